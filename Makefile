@@ -14,7 +14,7 @@ POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure demo demo-sim test test-fast test-long chaos check format bench reproductions golden clean
+.PHONY: help setup compile pure demo demo-sim test test-fast test-long chaos soak check format bench reproductions truth truth-gpu golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -66,8 +66,11 @@ test-fast: setup ## run the tests that take less than a tenth of a second each, 
 test-long: setup ## search for rare faults for minutes: every policy through many random histories
 	@$(BIN)/python -m pytest $(WORKERS) --long -m long
 
-chaos: setup ## the kill tests in full: 300 jobs, 50 kills of the server, 20 of supervisors, 20 of tasks; 20 of Rota on Kubernetes
-	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/kubernetes/test_faults.py
+chaos: setup ## the kill tests in full, also on Kubernetes; a full disk, clock steps, PostgreSQL killed, no descriptors, reused ids
+	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_machine.py tests/attacks/test_reused_ids.py tests/attacks/test_damaged_database.py tests/e2e/kubernetes/test_faults.py -rs
+
+soak: setup ## 30 minutes of random users, kills and cancellations (SOAK_MINUTES=5 for less); writes docs/explain/reliability.md
+	$(BIN)/python tools/soak.py
 
 check: setup ## format, lint, types, imports, words, tests with warnings as errors
 	$(BIN)/ruff format --check .
@@ -82,10 +85,18 @@ format: setup ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 
 bench: setup ## measure the speed
-	@set -e; for script in $(sort $(wildcard bench/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in $(sort $(filter-out bench/truth.py,$(wildcard bench/*.py))); do echo "$$script"; $(BIN)/python "$$script"; done
 
 reproductions: setup ## measure published results and write docs/reference/reproductions.md; ONLY="elastic stages" for some, RESUME=1 to continue
 	@$(BIN)/python tools/reproduce.py $(if $(RESUME),--resume) $(ONLY)
+
+truth: setup ## forecasts and simulations against what happened, on live managers and hollow nodes; writes docs/explain/truth.md; 20 minutes
+	@$(BIN)/python bench/truth.py
+	@$(BIN)/python bench/truth.py --kubernetes --jobs 60 --past 20 --scale 0.5
+	@$(BIN)/python bench/truth.py --page
+
+truth-gpu: setup ## the same with real trainings on this machine's GPU; 8 minutes
+	@$(BIN)/python bench/truth.py --gpu
 
 golden: setup ## regenerate the golden journals; explain each difference in the commit
 	$(BIN)/python -m pytest tests/golden --regenerate

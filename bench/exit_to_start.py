@@ -4,7 +4,7 @@ Runs a real `rota up` with one emulated device and a queue of jobs that print th
 the last output of one and the first of the next are the exit of the shell, the supervisor's report, a step of the
 engine, and the start of the next supervisor and its shell. The same figure for bare shells that are started one after
 the other shows how busy the machine is.
-Run: `python bench/exit_to_start.py [JOBS]`.
+Run: `python bench/exit_to_start.py [JOBS [ACCOUNT]]`; with an account, as root, tasks run as it and are confined.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def gaps_ms(outputs: list[str]) -> list[float]:
 
 def of_jobs(manager: Manager, jobs: int) -> list[str]:
     """Return the output of one-device jobs that are all submitted before the first ends."""
-    names = [manager.submit(COMMAND, resources={"gpus": 1}) for _ in range(jobs)]
+    names = [manager.client.submit({"run": COMMAND, "workdir": "/", "resources": {"gpus": 1}})[0] for _ in range(jobs)]
     for name in names:
         manager.wait(name, within_s=120.0)
     return [manager.said(name) for name in names]
@@ -49,18 +49,21 @@ def summary(what: str, gaps: list[float]) -> str:
     return f"{what}, {len(gaps)} times: median {statistics.median(gaps):.0f} ms, {gaps[0]:.0f} to {gaps[-1]:.0f} ms"
 
 
-def main(jobs: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        manager = Manager(Path(folder), "--emulate", "gpu=1/1").start()
+def main(jobs: int, account: str | None) -> None:
+    confined = () if account is None else ("--run-as", account)
+    with tempfile.TemporaryDirectory(dir=account and "/var/lib", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)
+        manager = Manager(Path(folder), "--emulate", "gpu=1/1", *confined).start()
         try:
             outputs = of_jobs(manager, jobs)
         finally:
             manager.kill()
             manager.clean_up()
-    print(summary("exit to next start", gaps_ms(outputs)), "(goal 50 on a quiet machine)")
+    what = "exit to next start" if account is None else "exit to next start, confined"
+    print(summary(what, gaps_ms(outputs)), "(goal 50 on a quiet machine)")
     print(summary("the same for bare shells", gaps_ms(of_shells(jobs))))
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40, sys.argv[2] if len(sys.argv) > 2 else None)

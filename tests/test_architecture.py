@@ -113,6 +113,31 @@ def test_only_the_command_line_prints() -> None:
     assert prints == []
 
 
+def test_yaml_is_read_in_one_place() -> None:
+    """Every other reader would have to know about aliases without end, base 60 and numbers without end."""
+    readers = {"load", "load_all", "safe_load", "safe_load_all", "full_load", "unsafe_load", "parse", "compose", "scan"}
+    found = {
+        path
+        for path, node in nodes()
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "yaml"
+        and node.func.attr in readers
+    }
+    loaders = {
+        path
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute | ast.Constant)
+        and str(node.attr if isinstance(node, ast.Attribute) else node.value).endswith("Loader")
+        and "yaml" in imported(tree)
+    }
+
+    assert found == set()
+    assert loaders == {"files/yaml_input.py"}
+
+
 def test_no_folder_holds_too_many_modules() -> None:
     folders = Counter(str(Path(path).parent) for path in modules() if not path.endswith("__init__.py"))
 
@@ -143,3 +168,40 @@ def test_class_names_are_unique() -> None:
             places[node.name].append(path)
 
     assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in SAME_CLASSES} == {}
+
+
+SIGNALS = frozenset({"kill", "killpg", "pidfd_send_signal", "pthread_kill", "tgkill"})
+SENDS_SIGNALS = {"drivers/local/task_runner/processes.py", "drivers/local/task.py"}
+"""Modules that signal processes: by a descriptor whose start time they compared."""
+READS_THE_DATE = {
+    "store/clock.py",
+    "drivers/local/task_runner/clock.py",
+    "drivers/kubernetes/api/sign_in.py",  # the expiry of a credential is a date
+    "sdk/training.py",  # a report says when it was written
+}
+
+
+def calls_of(module: str, names: frozenset[str]) -> Iterator[tuple[str, int]]:
+    """Where functions of a module of the standard library are used by name."""
+    for path, tree in modules().items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id=owner), attr=attr) if owner == module and attr in names:
+                    yield path, node.lineno
+                case ast.ImportFrom(module=owner) if owner == module and names & {each.name for each in node.names}:
+                    yield path, node.lineno
+
+
+def test_processes_are_signalled_by_descriptor_only() -> None:
+    found = [*calls_of("os", SIGNALS), *calls_of("signal", SIGNALS)]
+
+    assert {path for path, _ in found} == SENDS_SIGNALS
+    assert not list(calls_of("os", frozenset({"kill", "killpg"})))
+
+
+def test_the_date_is_read_in_the_clocks_only() -> None:
+    """What counts seconds must not change when the date is set."""
+    rooms = ("live/", "drivers/local", "drivers/kubernetes", "api/", "store/", "web/", "sdk/")
+    found = {path for path, _ in calls_of("time", frozenset({"time", "time_ns"})) if path.startswith(rooms)}
+
+    assert found == READS_THE_DATE

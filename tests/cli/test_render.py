@@ -67,11 +67,11 @@ def test_json_has_every_field_exactly(capsys: pytest.CaptureFixture[str]) -> Non
     ]
 
 
-def test_csv_has_every_field_exactly(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_every_field_with_terminal_escapes_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(csv.reader(io.StringIO(emitted(capsys, OutputFormat.CSV)))) == [
         ["policy", "avg_jct_s", "note", "seed"],
         ["fifo", "4980.123456789", "", "1"],
-        ["las:thresholds=1/2", "", "[bold]x\x1b[31m", "1"],
+        ["las:thresholds=1/2", "", "[bold]x\\x1b[31m", "1"],
     ]
 
 

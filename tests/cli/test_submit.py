@@ -41,7 +41,7 @@ def test_dates_become_text(tmp_path: Path) -> None:
     ("text", "args", "message"),
     [
         ("run: !!binary aGk=\n", (), "job.yaml: it can't be sent to a manager: JSON has no bytes"),
-        ("run: &a [*a]\n", (), "job.yaml: it can't be sent to a manager: Circular reference detected"),
+        ("run: &a [*a]\n", (), "job.yaml:1: the alias *a repeats what it is in"),
         ("- run\n", (), "job.yaml: it must be a mapping of fields to values"),
         ("run: x\nresources: [1]\n", ("--gpus", "2"), "job.yaml: resources is [1]; it must be a mapping"),
         ("run: x\nenv: 5\n", ("--env", "A=1"), "job.yaml: env is 5; it must be a mapping"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from builders import cluster, job, node, on
@@ -64,9 +65,10 @@ class Kernel:
 def event_about(kind: type[JobEvent], live: LiveJob, now_s: float, *, retry_s: float | None = None) -> JobEvent:
     """An event of one kind about a job, with values that are possible now."""
     name, work = live.job.id, live.work_done(now_s)
-    if kind in (told.JobCancelled, told.JobHeld, told.JobReleased):
+    if kind in (told.JobCancelled, told.JobHeld, told.JobReleased, told.JobRequeued):
         return kind(name)
     by_kind: dict[type, JobEvent] = {
+        told.JobUpdated: told.JobUpdated(name, replace(live.job, priority=live.job.priority + 1)),
         told.Started: told.Started(name, 1.0, now_s),
         told.StartFailed: told.StartFailed(name, "no such image", retry_s),
         told.Stopped: told.Stopped(name, work),

@@ -74,9 +74,9 @@ def test_job_that_was_cancelled_meanwhile_does_not_ask_for_more() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [job("hungry", gpus=2, memory_bytes=GIB), replace(HUNGRIER, priority=5)], ids=["devices", "priority"]
+    "other", [job("hungry", gpus=2, memory_bytes=GIB), replace(HUNGRIER, user="eve")], ids=["devices", "user"]
 )
-def test_nothing_but_memory_changes_on_the_way(other: Job) -> None:
+def test_job_never_becomes_that_of_another_or_of_another_size(other: Job) -> None:
     state = State(cluster(node("n1", 4)))
     live = state.admit(HUNGRY, 1.0)
 

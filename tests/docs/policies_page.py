@@ -27,10 +27,10 @@ that fit may start before one that does not. Policies with `round_s` plan in rou
 
 Every policy except `shockwave` and `gavel/...` also accepts the options of the [preemption
 guard](../decisions/0009-preemption-guard.md). With `protect=unsaved` a running job that would start over is never
-stopped, moved or resized, unless it is `preemptible` or has priority -1. With `min_run_s=SECONDS` no job is before it has
-held its devices for so long; that time grows by the factor `min_run_growth` (2) with each preemption that lost work, and
-by `min_run_s` with each that did not. In a simulation the defaults are `protect=none,min_run_s=0`, as published; a
-manager starts with `protect=unsaved,min_run_s=60`.
+stopped, moved or resized, unless it is `preemptible` or has priority -1. With `min_run_s=SECONDS` no job is before it
+has held its devices for so long; that time grows by the factor `min_run_growth` (2) with each preemption that lost
+work, and by `min_run_s` with each that did not. In a simulation the defaults are `protect=none,min_run_s=0`, as
+published; a manager starts with `protect=unsaved,min_run_s=60`.
 
 Every policy that does not plan in rounds also accepts `consolidate_s=SECONDS`: when something has changed and the
 policy itself changes nothing, jobs are moved together until whole nodes, and whole devices that were partly held, are

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from docs.pages import ROOT
-from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tokens
+from rota.api import audit, cluster, estimates, jobs, logs, metrics, submit, system, tenants, tokens, truth
+from rota.api.identity import routes as logins
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
 
@@ -26,7 +27,7 @@ def test_every_setting_is_explained() -> None:
 
 def test_every_endpoint_is_explained_and_no_other() -> None:
     page = (ROOT / "docs/reference/rest.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"^\| `((?:GET|POST|PUT|DELETE) [^`]+)`", page, re.MULTILINE))
+    documented = set(re.findall(r"^\| `((?:GET|POST|PUT|PATCH|DELETE) [^`]+)`", page, re.MULTILINE))
     routers = (
         submit.router,
         jobs.router,
@@ -36,7 +37,11 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         cluster.router,
         estimates.router,
         system.probes,
+        tenants.router,
         tokens.router,
+        audit.router,
+        logins.router,
+        truth.router,
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

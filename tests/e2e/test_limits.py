@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from managers import Manager, eventually
-from rota.drivers.local.cgroup import NoCgroups, find
+from rota.drivers.local.cgroup import NoCgroups
+from rota.drivers.local.cgroup_search import find
 
 pytestmark = pytest.mark.slow
 HUNGRY = "python3 -c 'x = bytearray(300 << 20); import time; time.sleep(60)'"
@@ -66,4 +67,7 @@ def test_process_that_hides_is_found_by_its_cgroup(tmp_path: Path) -> None:
         eventually(lambda: not Path(f"/proc/{hidden}").exists())
     finally:
         manager.clean_up()
-    assert not found.memory.exists() or [path for path in found.memory.iterdir() if path.is_dir()] == []
+    assert (
+        not found.parents["memory"].exists()
+        or [path for path in found.parents["memory"].iterdir() if path.is_dir()] == []
+    )

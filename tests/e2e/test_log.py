@@ -17,6 +17,7 @@ def lines(manager: Manager) -> list[str]:
     return (manager.folder / "up.log").read_text().splitlines()
 
 
+@pytest.mark.attack("looks for secrets and tokens in the manager's log", stopped_by="neither is ever logged")
 def test_json_log_has_an_event_a_line_and_no_secret(tmp_path: Path) -> None:
     settings = tmp_path / "rota.yaml"
     settings.write_text("emulate: gpu=2/2\nlog_format: json\nlog_level: debug\n")

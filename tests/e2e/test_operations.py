@@ -147,6 +147,10 @@ def guarded(tmp_path: Path) -> Iterator[tuple[Manager, str]]:
     made.clean_up()
 
 
+@pytest.mark.attack(
+    "reads, cancels and depends on another tenant's job; makes itself an administrator; uses a revoked token",
+    stopped_by="the role and the tenants of the token",
+)
 def test_tokens_say_who_may_do_what(guarded: tuple[Manager, str]) -> None:
     manager, _ = guarded
     url, admin = manager.client.url, manager.client
@@ -226,6 +230,8 @@ def test_postgresql_keeps_jobs_as_sqlite_does(tmp_path: Path) -> None:
         manager.start()
         assert manager.wait(job_id)["state"] == "succeeded"
         assert manager.said(job_id) == "done\n"
+        manager.client.post("/tokens", {"name": "ada"})
+        assert manager.client.get("/audit/verify")["fault"] is None
     finally:
         manager.clean_up()
         server.terminate()

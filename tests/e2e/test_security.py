@@ -40,6 +40,10 @@ def secure(tmp_path: Path) -> Iterator[Manager]:
     made.clean_up()
 
 
+@pytest.mark.attack(
+    "presents a certificate that the client does not trust",
+    stopped_by="the client verifies the certificate and the host name",
+)
 def test_client_trusts_a_certificate_that_it_was_given_and_no_other(secure: Manager) -> None:
     url = secure.client.url
 
@@ -70,6 +74,10 @@ def test_commands_take_the_certificate_by_option_by_variable_and_from_the_machin
     assert "is not trusted" in said
 
 
+@pytest.mark.attack(
+    "asks a manager off loopback without a token, or with an expired one",
+    stopped_by="tokens are required off loopback, and expire",
+)
 def test_off_loopback_nothing_is_told_without_a_token(secure: Manager) -> None:
     cert, url = str(secure.folder / "cert.pem"), secure.client.url
     with pytest.raises(Refused) as refused:
@@ -104,6 +112,10 @@ def test_key_without_certificate_or_a_wrong_one_is_refused_at_the_start(tmp_path
     assert "tls_cert" in swapped.stderr
 
 
+@pytest.mark.attack(
+    "reads the manager's database, pipe and environment from a task, and kills its recorder",
+    stopped_by="tasks run as another user",
+)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run tasks as another user")
 def test_tasks_run_as_another_user_and_reach_nothing_of_the_manager(tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody")

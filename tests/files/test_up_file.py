@@ -63,7 +63,7 @@ def test_every_field_has_the_default_of_its_option() -> None:
     given = {param.name: param.default for param in typer.main.get_command(_app()).params}
     for name, field in UpFile.model_fields.items():
         default = getattr(given[name], "value", given[name])
-        assert (default, name) == ("30d" if name == "keep" else field.default, name)
+        assert (default, name) == ({"keep": "30d", "min_run": "60s"}.get(name, field.default), name)
 
 
 def test_whole_file_is_read_and_names_of_files_are_seen_from_where_it_lies(tmp_path: Path) -> None:

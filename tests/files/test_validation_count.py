@@ -14,8 +14,8 @@ from rota.files.cluster import read_cluster
 from rota.files.job import apart, job_file, with_amounts
 from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import Learning
+from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling, boot
-from rota.live.loop.requests import Requests
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
@@ -43,7 +43,7 @@ def validations(monkeypatch: pytest.MonkeyPatch) -> list[JobFile]:
 def test_tasks_without_gang_are_made_from_one_validated_file(
     values: dict[str, Any], tasks: int, validations: list[JobFile]
 ) -> None:
-    parts = apart(values)
+    parts = list(apart(values))
 
     assert (len(parts), len(validations)) == (tasks, 1)
     for part, file in parts:
@@ -80,7 +80,7 @@ def test_manager_validates_a_submitted_file_once(
         control = boot(records, scheduling, LocalDriver.contract)
         learning = Learning(records, tmp_path) if learns else None
         requests = Requests(control, records, lambda _: None, ForecastWorker(scheduling, records.url), learning)
-        return await requests._parts(values)
+        return list(await requests._files.parts(values))
 
     made = asyncio.run(parts())
 

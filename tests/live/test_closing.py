@@ -13,7 +13,7 @@ from rota.core.model.job import JobId
 from rota.core.state.state import State
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.objects.pods import PodPhase
-from rota.live.loop.kubernetes_loop import _close_missing, _write_new
+from rota.live.loop.kubernetes_loop import _close_missing, _write_found
 from rota.live.loop.record import Record
 from rota.store.database import open_database
 from rota.store.records import Records
@@ -43,7 +43,7 @@ def test_missing_job_ends_as_its_pods_did(tmp_path: Path, phases: list[PodPhase]
     records = Records(open_database(tmp_path / "rota.db"))
     live = State(cluster(node("n1")))
     live.admit(job("a"), 1.0)
-    _write_new(records, live, {JobId("a"): Record(json.dumps({"run": "true"}))}, [JobId("a")])
+    _write_found(records, live, {JobId("a"): Record(json.dumps({"run": "true"}))}, [JobId("a")], {})
 
     _close_missing(records, cast(KubernetesDriver, LeftPods(phases)), records.live_jobs())
 

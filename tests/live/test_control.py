@@ -27,8 +27,10 @@ from rota.core.state.state import State
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.live.estimates.oom_retry import MOST_RAISES
+from rota.live.intake.submission_limits import MOST_EVENTS
 from rota.live.loop import control as control_module
-from rota.live.loop.control import MOST_EVENTS, Control, LoopEntry, StepRecorder
+from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry, StepRecorder
 from rota.live.loop.record import Record
 from rota.placement import style
 from rota.policies import find_policy
@@ -49,7 +51,7 @@ class Notes:
         self.started.append(order.job.id)
         self.control.answered(Started(order.job.id, 1.0, 0.0), ExitDetail())
 
-    def find(self, order: LaunchOrder) -> None: ...
+    def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None: ...
 
     def resize(self, order: LaunchOrder, before: Placement) -> None: ...
 
@@ -182,7 +184,7 @@ def test_long_list_is_one_transaction_of_many_steps_with_pauses_in_between(tmp_p
 
         async def look() -> None:
             while True:
-                seen.append((len(control.state.jobs), len(control._records.page(Query(limit=1000)))))
+                seen.append((len(control.state.jobs), len(control.storage._records.page(Query(limit=1000)))))
                 await asyncio.sleep(0)
 
         looking = asyncio.ensure_future(look())
@@ -192,7 +194,7 @@ def test_long_list_is_one_transaction_of_many_steps_with_pauses_in_between(tmp_p
         inside = {jobs for jobs, _ in seen}
         assert {MOST_EVENTS, 2 * MOST_EVENTS, 3 * MOST_EVENTS} <= inside
         assert {stored for _, stored in seen} <= {0, len(names)}
-        numbers = [json.loads(body)["n"] for body in control._records.steps()]
+        numbers = [json.loads(body)["n"] for body in control.storage._records.steps()]
         assert numbers[:4] == [0, 1, 2, 3]
 
     with_loop(tmp_path, course, policy, slow=False)
@@ -216,12 +218,12 @@ def test_job_that_ran_out_of_what_was_chosen_is_kept_with_more(tmp_path: Path, m
             await control.apply(LoopEntry([]))
 
         assert driver.started == [JobId("1")] * (1 + MOST_RAISES)
-        (row,) = control._records.live_jobs()
+        (row,) = control.storage._records.live_jobs()
         assert decode_job(json.loads(row.job)).roles[0].memory_bytes == 1 << 30 + MOST_RAISES
         assert json.loads(row.spec)["estimated"]["memory"]["raised"] == MOST_RAISES
         control.answered(JobEnded(JobId("1"), End.FAILED, 0.0), ExitDetail(failure="out-of-memory", exit_code=137))
         await control.apply(LoopEntry([]))
-        ended = control._records.job("1")
+        ended = control.storage._records.job("1")
         assert ended is not None
         assert (ended.state, ended.failure) == ("failed", "out-of-memory")
         assert "out of memory with 16.00 GiB, which Rota chose; that is raised at most 4 times" in ended.message

@@ -17,7 +17,7 @@ from rota.files.job_shape import JobFile
 from rota.live.estimates import learning
 from rota.live.estimates.learning import AGAIN_AFTER, Learning, amount, learn, settled_by
 from rota.live.estimates.past_use import MB, attributes, over_requested, past_uses
-from rota.live.loop.control import News
+from rota.live.loop.entry import News
 
 
 def ask(estimator: Estimator, size: int, label: str = "host_memory_mb") -> RunEstimate:

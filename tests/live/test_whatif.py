@@ -52,11 +52,18 @@ def test_jobs_of_the_last_day_end_sooner_with_another_node(records: Records) -> 
     now = question.present(ONE, restart_s=30.0)
     then = replace(now.under("las"), cluster=changed(ONE, added={DeviceType("gpu"): 1}))
 
-    answer = asyncio.run(question.ask(now, then, 1.0))
+    answer = asyncio.run(question.ask(now, [then], 1.0))
 
     assert (answer.jobs, answer.left_out) == (2, 0)
     assert (answer.now.policy, answer.now.devices, answer.now.metrics["avg_jct_s"]) == ("fifo", 1, 150.0)
-    assert (answer.then.policy, answer.then.devices, answer.then.metrics["avg_jct_s"]) == ("las", 2, 100.0)
+    other = answer.alternatives[0]
+    assert (other.policy, other.devices, other.metrics["avg_jct_s"]) == ("las", 2, 100.0)
+    assert answer.real is not None
+    assert answer.real.metrics["avg_jct_s"] == pytest.approx(150.0)
+    assert answer.error is not None
+    assert answer.error.jobs == 2
+    assert answer.error.metrics["avg_jct_s"] == pytest.approx(0.0, abs=1e-6)
+    assert answer.error.per_job_median == pytest.approx(0.0, abs=1e-6)
 
 
 def test_policy_from_a_file_is_refused(records: Records, tmp_path: Path) -> None:
@@ -64,4 +71,4 @@ def test_policy_from_a_file_is_refused(records: Records, tmp_path: Path) -> None
     now = question.present(ONE, restart_s=30.0)
 
     with pytest.raises(RotaError, match="unknown policy"):
-        asyncio.run(question.ask(now, now.under(f"{tmp_path}/mine.py:fn"), 1.0))
+        asyncio.run(question.ask(now, [now.under(f"{tmp_path}/mine.py:fn")], 1.0))

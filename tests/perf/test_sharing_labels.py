@@ -76,7 +76,7 @@ def test_job_file_is_refused(tmp_path: Path) -> None:
 
 def test_submission_is_refused() -> None:
     with pytest.raises(RotaError, match=SAID):
-        apart(JOB)
+        list(apart(JOB))
 
 
 @pytest.mark.parametrize("more", [{}, {"priority": -1}], ids=["plain", "any"])

@@ -26,9 +26,11 @@ from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World as SimulatedWorld
-from rota.mechanisms.guarded import guard_options, read_guard
+from rota.mechanisms.guarded import read_guard, with_guard
 from rota.perf.speed.model import Costs
-from rota.policies import find_policy
+from rota.placement import style
+from rota.policies import find_policy, names
+from rota.tenancy import allocator
 from strategies import Story, stories
 
 MIN_RUN_S = 12.0
@@ -95,12 +97,8 @@ def live_through(story: Story, policy: str) -> GuardWatch:
         checkpoint_interval_s=story.checkpoint_interval_s,
         checkpoint_s=story.checkpoint_s,
     )
-    run(
-        watch.engine,
-        SimulatedWorld(story.cluster, story.speed, costs),
-        story.submissions,
-        faults=iter(story.misfortunes),
-    )
+    world = SimulatedWorld(story.cluster, story.speed, costs)
+    run(watch.engine, world, submissions, faults=iter(story.misfortunes))
     assert all(live.state.is_final for live in watch.engine.state.jobs.values())
     return watch
 
@@ -132,6 +130,13 @@ def test_protected_jobs_keep_their_devices_under_usual_policies(policy: str, sto
 def test_policy_that_stops_by_rounds_refuses_the_guard(policy: str) -> None:
     with pytest.raises(RotaError, match="stops jobs by rounds and can't spare any"):
         World(policy=guarded(policy)).submit("j")
+
+
+@pytest.mark.parametrize("policy", names())
+def test_declaration_and_scheduler_agree_on_whether_the_guard_is_asked(policy: str) -> None:
+    declared, options = find_policy(policy)
+
+    assert declared.build(options, allocator("none", style("any"))).capabilities.asks_guard is declared.asks_guard
 
 
 # -- single decisions --------------------------------------------------------------------------
@@ -245,7 +250,8 @@ def test_protected_time_grows_with_each_attempt(times: int, saves: bool) -> None
 def test_options_of_the_guard_are_read_and_written() -> None:
     guard = PreemptionGuard(protects_unsaved=True, min_run_s=30.0, growth=3.0)
 
-    assert read_guard(f"aging=2,{guard_options(guard)}", "policy 'priority'") == ("aging=2", guard)
+    assert read_guard(with_guard("aging=2", guard), "policy 'priority'") == ("aging=2", guard)
+    assert with_guard("min_run_s=5", guard) == "min_run_s=5,protect=unsaved,min_run_growth=3"
     assert read_guard("aging=2", "policy 'priority'") == ("aging=2", OPEN)
 
 

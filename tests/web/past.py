@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from sqlalchemy import event
 
@@ -25,13 +25,11 @@ from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.launch_order import LaunchOrder
-from rota.live.loop import boot as boot_module
-from rota.live.loop import control as control_module
-from rota.live.loop import requests as requests_module
+from rota.live.intake.requests import Asker, Requests
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
-from rota.live.loop.requests import Asker, Requests
 from rota.live.workers.forecast_worker import ForecastWorker
+from rota.store import clock
 from rota.store.database import open_database
 from rota.store.records import Records
 
@@ -131,7 +129,7 @@ class Past:
         """The policy of the demonstration suspends no jobs."""
         raise NotImplementedError
 
-    def find(self, order: LaunchOrder) -> None:
+    def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """There are no tasks to find."""
 
     def settle(self) -> None:
@@ -144,15 +142,8 @@ class Past:
 @contextmanager
 def _clock(shown: Callable[[], float]) -> Iterator[None]:
     """Let the loop read another clock."""
-    modules: tuple[Any, ...] = (boot_module, control_module, requests_module)
-    emulated = SimpleNamespace(time=shown, perf_counter=time.perf_counter, monotonic=time.monotonic)
-    for module in modules:
-        module.time = emulated
-    try:
+    with patch.object(clock, "now_s", shown):
         yield
-    finally:
-        for module in modules:
-            module.time = time
 
 
 def make_past(home: Path, cluster: Cluster, *, policy: str, tenancy: str, jobs: int, seed: int = 1) -> None:

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from managers import Manager
+from rota.sdk.client import Client
 from web.browsers import Window, window
 
 pytestmark = pytest.mark.slow
@@ -64,7 +65,7 @@ def test_a_viewer_looks_and_finds_no_button(chromium: Browser, guarded: Manager)
     assert secret not in page.url
 
     ours, theirs = (job["id"] for job in sorted(guarded.client.jobs(), key=lambda job: str(job["name"])))
-    for path in ("/", "/jobs", f"/jobs/{ours}", "/cluster", "/tenants", "/submit", "/what-if", "/audit-log"):
+    for path in ("/", "/jobs", f"/jobs/{ours}", "/cluster", "/tenants", "/submit", "/what-if", "/truth", "/audit-log"):
         desk.go(path)
         assert page.get_by_role("table", name="Audit log").count() == 0
         for name in ("Cancel", "Hold", "Release", "Clone", "Submit", "Submit a job", "Dry run", "Compare"):
@@ -86,6 +87,9 @@ def test_a_viewer_looks_and_finds_no_button(chromium: Browser, guarded: Manager)
     expect(page.get_by_label("Token")).to_be_visible()
 
 
+@pytest.mark.attack(
+    "looks for other tenants' jobs on the map of devices", stopped_by="pages show the jobs of own tenants"
+)
 def test_the_map_does_not_name_other_tenants_jobs(chromium: Browser, guarded: Manager) -> None:
     _, secret = token(guarded, "viewer", "robotics")
     own = guarded.submit("sleep 120", name="half-ours", tenant="robotics", resources={"gpus": 0.5})
@@ -105,11 +109,42 @@ def test_the_map_does_not_name_other_tenants_jobs(chromium: Browser, guarded: Ma
         guarded.client.act(job_id, "cancel")
 
 
+@pytest.mark.attack("opens a colleague's job in the dashboard to stop it", stopped_by="members change their own jobs")
+def test_a_member_finds_no_button_on_a_colleagues_job(chromium: Browser, guarded: Manager) -> None:
+    _, secret = token(guarded, "member", "vision")
+    desk = window(chromium, guarded)
+    log_in(desk, secret)
+    job_id = guarded.submit("sleep 60", name="hers", tenant="vision", resources={"gpus": 4})
+    page = desk.go(f"/jobs/{job_id}")
+    expect(page.get_by_role("button", name="Clone")).to_be_visible()
+
+    for action in ("Hold", "Cancel", "Release"):
+        expect(page.get_by_role("button", name=action)).to_have_count(0)
+
+
+def test_an_array_is_one_row_that_opens(chromium: Browser, guarded: Manager) -> None:
+    sweep = {"run": "sleep 60", "name": "sweep", "tenant": "vision", "resources": {"gpus": 4}}
+    ids = guarded.client.submit([{**sweep, "array": index} for index in range(3)])
+    desk = window(chromium, guarded)
+    log_in(desk, guarded.token)
+    page = desk.go("/jobs?q=sweep")
+    rows = page.get_by_role("table", name="Jobs").locator("tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("3 waiting")
+
+    rows.first.get_by_role("link", name="Open 3 jobs").click()
+    expect(page.get_by_role("heading", name=f"Jobs of array {ids[0]}")).to_be_visible()
+    expect(rows).to_have_count(3)
+    guarded.client.act_on_all("cancel", ids=ids)
+
+
+@pytest.mark.attack("keeps using a page after its token was revoked", stopped_by="the page is closed with the token")
 def test_a_member_acts_in_its_own_name_until_its_token_is_revoked(chromium: Browser, guarded: Manager) -> None:
     token_id, secret = token(guarded, "member", "vision")
     desk = window(chromium, guarded)
     log_in(desk, secret)
-    job_id = guarded.submit("sleep 60", name="mine", tenant="vision", resources={"gpus": 4})
+    own = Client(guarded.client.url, secret)
+    job_id = own.submit({"run": "sleep 60", "name": "mine", "tenant": "vision", "resources": {"gpus": 4}})[0]
     page = desk.go(f"/jobs/{job_id}")
     page.get_by_role("button", name="Hold").click()
     page.get_by_role("dialog").get_by_role("button", name="Hold job").click()
@@ -130,6 +165,7 @@ def test_a_member_acts_in_its_own_name_until_its_token_is_revoked(chromium: Brow
     expect(page.get_by_label("Token")).to_be_visible()
 
 
+@pytest.mark.attack("reads the session's cookie from a script", stopped_by="HttpOnly, SameSite, and no token in it")
 def test_the_session_s_cookie_is_out_of_reach_for_scripts(guarded: Manager) -> None:
     _, secret = token(guarded, "viewer", "nlp")
     status, headers, _ = ask(guarded, "POST", "/login", urlencode({"token": secret}).encode(), Content_Type=FORM)
@@ -137,7 +173,7 @@ def test_the_session_s_cookie_is_out_of_reach_for_scripts(guarded: Manager) -> N
     assert status == 303
     cookie = headers["set-cookie"].lower()
     assert "httponly" in cookie
-    assert "samesite=lax" in cookie
+    assert "samesite=strict" in cookie
     assert secret.lower() not in cookie
 
 
@@ -162,7 +198,22 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("method", "path", "headers", "status"), REFUSED.values(), ids=REFUSED)
+STOPPED_BY = {
+    303: "pages need a session",
+    401: "the token or the session is looked up first",
+    403: "the check of Origin",
+    404: "only known pages and assets are served",
+    405: "pages are only read",
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        pytest.param(*case, id=name, marks=pytest.mark.attack(f"tries {name}", stopped_by=STOPPED_BY[case[-1]]))
+        for name, case in REFUSED.items()
+    ],
+)
 def test_unauthorised_requests_are_refused(
     guarded: Manager, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
@@ -173,6 +224,7 @@ def test_unauthorised_requests_are_refused(
     assert "class Sessions" not in answer
 
 
+@pytest.mark.attack("frames the dashboard, or loads scripts into it", stopped_by="the content security policy")
 def test_pages_may_not_be_framed_nor_load_from_elsewhere(guarded: Manager) -> None:
     _, headers, _ = ask(guarded, "GET", "/login")
 
@@ -183,6 +235,10 @@ def test_pages_may_not_be_framed_nor_load_from_elsewhere(guarded: Manager) -> No
     assert headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.attack(
+    "reaches a manager without tokens from another site, or by a rebound name",
+    stopped_by="the check of Host and Origin",
+)
 def test_without_tokens_only_this_machine_s_own_pages_are_answered(tmp_path_factory: pytest.TempPathFactory) -> None:
     manager = Manager(tmp_path_factory.mktemp("open"), "--emulate", "gpu=1/1").start()
     try:

@@ -18,7 +18,7 @@ from web.browsers import window
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "build" / "axe"
 SCRIPT = FOLDER / "node_modules" / "axe-core" / "axe.min.js"
-PAGES = ("/", "/jobs", "/jobs/1", "/jobs/2", "/cluster", "/tenants", "/what-if", "/submit", "/audit-log")
+PAGES = ("/", "/jobs", "/jobs/1", "/jobs/2", "/cluster", "/tenants", "/what-if", "/truth", "/submit", "/audit-log")
 SERIOUS = ("serious", "critical")
 
 

@@ -22,6 +22,7 @@ PAGES = {
     "Cluster": "/cluster",
     "Tenants": "/tenants",
     "What-if": "/what-if",
+    "Truth": "/truth",
     "Submit": "/submit",
     "Audit log": "/audit-log",
 }

@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import time
 from dataclasses import dataclass
 from enum import Enum
 
 from fastapi import Request
 
 from rota.core.errors import RotaError
+from rota.live.intake.audit_entry import Asker
+from rota.store import clock
 from rota.store.tokens import StoredToken, Tokens
 
 
 class AccessRole(Enum):
-    """What the holder of a token may do: everything, act on jobs of its tenants, or read."""
+    """What the holder of a token may do: everything, act on all jobs of its tenants, on its own jobs, or read."""
 
     ADMIN = "admin"
+    MAINTAINER = "maintainer"
     MEMBER = "member"
     VIEWER = "viewer"
 
@@ -39,6 +41,8 @@ class Principal:
     role: AccessRole
     tenants: frozenset[str] | None = None
     """None means all tenants."""
+    account: str | None = None
+    """The Unix account under which its jobs run, if its token names one."""
 
     def may_see(self, tenant: str) -> bool:
         """Whether the caller may see a tenant's jobs."""
@@ -48,9 +52,31 @@ class Principal:
         """Raise `Forbidden` unless the caller may change a tenant's jobs."""
         if self.role is AccessRole.VIEWER:
             raise Forbidden(f"token {self.name!r} has the role viewer, which can't change anything")
+        self.must_see(tenant)
+
+    def must_see(self, tenant: str) -> None:
+        """Raise `Forbidden` unless the caller may see a tenant's jobs."""
         if not self.may_see(tenant):
             own = ", ".join(sorted(self.tenants or ())) or "none"
-            raise Forbidden(f"token {self.name!r} is not valid for tenant {tenant!r}; its tenants: {own}")
+            raise Forbidden(f"token {self.name!r} is not valid for tenant {tenant[:64]!r}; its tenants: {own}")
+
+    def may_act_on(self, tenant: str, owner: str) -> bool:
+        """Whether the caller may change a job: its own, or any of the tenant as maintainer or admin."""
+        return self.may_change(tenant) and (self.role is not AccessRole.MEMBER or owner == self.name)
+
+    def must_act_on(self, tenant: str, owner: str, job_id: str) -> None:
+        """Raise `Forbidden` unless the caller may change a job."""
+        self.must_change(tenant)
+        if not self.may_act_on(tenant, owner):
+            raise Forbidden(
+                f"job {job_id} belongs to {owner or 'another user'!r}; token {self.name!r} has the role member, which "
+                "changes only its own jobs; ask its owner, or a maintainer of the tenant"
+            )
+
+    @property
+    def asker(self) -> Asker:
+        """The caller as the origin of a change."""
+        return Asker(name=self.name, role=self.role.value, account=self.account)
 
     @property
     def default_tenant(self) -> str:
@@ -88,7 +114,13 @@ class Access:
         return self.required and not self._tokens.all()
 
     def create(
-        self, name: str, role: AccessRole, tenants: tuple[str, ...], expires_s: float | None, actor: str
+        self,
+        name: str,
+        role: AccessRole,
+        tenants: tuple[str, ...],
+        expires_s: float | None,
+        actor: str,
+        account: str | None = None,
     ) -> tuple[StoredToken, str]:
         """Create a token; return it with its secret, which is not stored."""
         secret = f"rota_{secrets.token_urlsafe(32)}"
@@ -98,15 +130,57 @@ class Access:
             name=name,
             role=role.value,
             tenants=tenants,
-            created_s=time.time(),
+            created_s=clock.now_s(),
             expires_s=expires_s,
+            account=account,
         )
         self._tokens.add(token, actor)
         return token, secret
 
+    def open_session(
+        self, name: str, role: AccessRole, tenants: tuple[str, ...], expires_s: float, detail: str
+    ) -> tuple[StoredToken, str]:
+        """Open a session for a user who has logged in; return it with its secret, which is not stored."""
+        secret = f"rota_s_{secrets.token_urlsafe(32)}"
+        session = StoredToken(
+            id=secrets.token_hex(4),
+            digest=digest_of(secret),
+            name=name,
+            role=role.value,
+            tenants=tenants,
+            created_s=clock.now_s(),
+            expires_s=expires_s,
+            is_session=True,
+        )
+        self._tokens.open_session(session, detail)
+        return session, secret
+
+    def extend_session(self, digest: str, expires_s: float) -> None:
+        """Let a session last longer."""
+        self._tokens.extend(digest, expires_s)
+
+    def change_session(self, digest: str, role: AccessRole, tenants: tuple[str, ...], actor: str) -> None:
+        """Change the rights of a session."""
+        self._tokens.change(digest, role.value, tenants, clock.now_s(), actor)
+
+    def stored(self, digest: str) -> StoredToken | None:
+        """Return the token or session of a digest, or None."""
+        return self._tokens.find(digest)
+
+    def is_valid(self, digest: str) -> bool:
+        """Whether a token is known, not revoked and not expired."""
+        token = self._tokens.find(digest)
+        return token is not None and not token.is_over(clock.now_s())
+
     def revoke(self, token_id: str, actor: str) -> StoredToken | None:
         """Revoke a token; return None if the id is unknown."""
-        return self._tokens.revoke(token_id, time.time(), actor)
+        return self._tokens.revoke(token_id, clock.now_s(), actor)
+
+    def end_session(self, digest: str, actor: str, why: str = "") -> None:
+        """End the session of a digest; tokens that an admin created stay valid."""
+        found = self._tokens.find(digest)
+        if found is not None and found.is_session and found.revoked_s is None:
+            self._tokens.revoke(found.id, clock.now_s(), actor, why)
 
     def all(self) -> list[StoredToken]:
         """Return all tokens, without secrets."""
@@ -114,6 +188,11 @@ class Access:
 
     def authenticate(self, request: Request) -> Principal:
         """Return the holder of the request's token; raises `Unknown` or `Forbidden`."""
+        found = self._authenticated(request)
+        request.state.caller = found.name
+        return found
+
+    def _authenticated(self, request: Request) -> Principal:
         header = request.headers.get("authorization", "")
         scheme, _, secret = header.partition(" ")
         if not header and not self.required:
@@ -121,7 +200,10 @@ class Access:
                 raise Forbidden("cross-origin requests are not allowed without a token")
             return OWNER
         if scheme.lower() != "bearer" or not secret.strip():
-            raise Unknown("this manager requires a token; set ROTA_TOKEN or send 'Authorization: Bearer TOKEN'")
+            raise Unknown(
+                "this manager requires a token; set ROTA_TOKEN, log in with `rota login`, "
+                "or send 'Authorization: Bearer TOKEN'"
+            )
         return self.holder(digest_of(secret.strip()))
 
     def holder(self, digest: str) -> Principal:
@@ -129,11 +211,12 @@ class Access:
         token = self._tokens.find(digest)
         if token is None or not hmac.compare_digest(token.digest, digest) or token.revoked_s is not None:
             raise Unknown("the token is unknown or was revoked")
-        if token.expires_s is not None and token.expires_s < time.time():
-            raise Unknown(f"the token {token.name!r} has expired")
+        if token.is_over(clock.now_s()):
+            kind = "session of" if token.is_session else "token"
+            raise Unknown(f"the {kind} {token.name!r} has expired")
         role = AccessRole(token.role)
         tenants = None if role is AccessRole.ADMIN or "*" in token.tenants else frozenset(token.tenants)
-        return Principal(name=token.name, role=role, tenants=tenants)
+        return Principal(name=token.name, role=role, tenants=tenants, account=token.account)
 
 
 def is_local(host: str) -> bool:

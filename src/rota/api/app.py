@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DBAPIError
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from rota import __version__
-from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tokens
+from rota.api import audit, cluster, docs_page, estimates, jobs, logs, metrics, submit, system, tenants, tokens, truth
 from rota.api.access import Forbidden, Unknown
+from rota.api.guard.cross_site import SameSite
+from rota.api.guard.refusals import NotedRefusals
+from rota.api.guard.stream_watch import EndedStreams
+from rota.api.identity import routes as login_routes
+from rota.api.identity.attempts import TooManyLogins
+from rota.api.limits.asgi import Asgi, Message, Receive, Send
+from rota.api.limits.callers import FairRequests
 from rota.api.log import LoggedRequests
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.files.job_shape import JobFile
-from rota.live.loop.requests import CantStore, Conflict, NotFound, Outdated
+from rota.live.intake.quotas import TooMany
+from rota.live.intake.requests import Conflict, NotFound, Outdated
+from rota.live.loop.storage import CantStore
 
 MAX_BODY = 4 << 20
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -25,21 +35,18 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (Forbidden, 403),
     (NotFound, 404),
     (Conflict, 409),
+    (TooManyLogins, 429),
     (Outdated, 412),
+    (TooMany, 429),
     (CantStore, 507),
     (RotaError, 422),
     (Unavailable, 503),
 )
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Asgi = Callable[[Any, Receive, Send], Awaitable[None]]
-
 
 def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     """Build the API of a manager; `pages` answers requests outside of the API."""
-    app = FastAPI(title="Rota", version=__version__, docs_url="/api/docs", openapi_url="/api/openapi.json")
+    app = FastAPI(title="Rota", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
     app.state.service = service
     app.router.routes.append(Route("/api/v1/jobs", submit.submit, methods=["POST"]))
     app.include_router(submit.router, prefix="/api/v1")
@@ -48,13 +55,23 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.include_router(estimates.router, prefix="/api/v1")
     app.include_router(system.router, prefix="/api/v1")
     app.include_router(cluster.router, prefix="/api/v1")
+    app.include_router(tenants.router, prefix="/api/v1")
     app.include_router(tokens.router, prefix="/api/v1")
+    app.include_router(truth.router, prefix="/api/v1")
+    app.include_router(audit.router, prefix="/api/v1")
+    app.include_router(login_routes.router, prefix="/api/v1")
+    app.include_router(docs_page.router)
     app.include_router(system.probes)
     app.include_router(metrics.router)
     app.add_exception_handler(RotaError, _refuse)
     app.add_exception_handler(Unavailable, _refuse)
+    app.add_exception_handler(DBAPIError, _refuse_unstored)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_middleware(BoundedBody)
+    app.add_middleware(FairRequests, limits=service.call_limits, token_required=service.access.required)
+    app.add_middleware(EndedStreams, service=service)
+    app.add_middleware(SameSite)
+    app.add_middleware(NotedRefusals, service=service)
     app.add_middleware(LoggedRequests)
     _describe_job_files(app)
     if pages is not None:
@@ -81,7 +98,18 @@ def _describe_job_files(app: FastAPI) -> None:
 async def _refuse(request: Request, error: Exception) -> JSONResponse:
     status = next(code for kind, code in _STATUS if isinstance(error, kind))
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    if isinstance(error, TooMany | TooManyLogins):
+        headers = {"Retry-After": str(error.retry_s)}
     return JSONResponse({"error": " ".join(str(error).split())}, status_code=status, headers=headers)
+
+
+async def _refuse_unstored(request: Request, error: Exception) -> JSONResponse:
+    """Answer a request that the database failed: what reads may try again, what writes was not stored."""
+    assert isinstance(error, DBAPIError)
+    service: Service = request.app.state.service
+    service.control.storage.fails(error)
+    why = f"the database can't be used now: {' '.join(str(error.orig).split())}; try again later"
+    return JSONResponse({"error": why}, status_code=503 if request.method in ("GET", "HEAD") else 507)
 
 
 async def _refuse_shape(request: Request, error: Exception) -> JSONResponse:
@@ -106,9 +134,14 @@ class BoundedBody:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > MAX_BODY:
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY:
             await _too_large(scope, receive, send)
+            return
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            error = "content-encoding: bodies are taken as they are; send it without compression"
+            await JSONResponse({"error": error}, status_code=415)(scope, receive, send)
             return
         seen = 0
 
@@ -124,6 +157,8 @@ class BoundedBody:
             await self._app(scope, counted, send)
         except TooLarge:
             await _too_large(scope, receive, send)
+        except ClientDisconnect:  # there is no one left to answer
+            return
 
 
 async def _too_large(scope: Any, receive: Receive, send: Send) -> None:

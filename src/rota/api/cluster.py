@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +14,10 @@ from rota.api.access import Principal
 from rota.api.service import Service, principal, service
 from rota.api.wire import Problem
 from rota.core.codec.values import encode_cluster
-from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.files.cluster_file import cluster_from_document
+from rota.files.json_input import parse_json
 from rota.live.loop.cluster_config import ClusterConfig
-from rota.live.loop.requests import Asker
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 409, 412, 422)})
 Caller = Annotated[Principal, Depends(principal)]
@@ -59,17 +57,13 @@ async def change(
     caller.must_be_admin()
     parts = service(request)
     after = await asyncio.to_thread(_read, await request.body())
-    changed = await parts.requests.change_cluster(after, Asker(name=caller.name), tag=if_match, dry_run=dry_run)
+    changed = await parts.requests.change_cluster(after, caller.asker, tag=if_match, dry_run=dry_run)
     answer = {"changed": changed, "without_guarantee": _without_guarantee(parts)}
     return JSONResponse(answer, headers={"ETag": f'"{_present(parts).tag}"'})
 
 
 def _read(body: bytes) -> Cluster:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RotaError(f"the body is not JSON: {str(error)[:200]}") from error
-    return cluster_from_document(document, Path("cluster"))
+    return cluster_from_document(parse_json(body), Path("cluster"))
 
 
 def _present(parts: Service) -> ClusterConfig:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -16,6 +15,7 @@ from rota.api.service import principal, service
 from rota.api.wire import PROBLEMS
 from rota.live.estimates.past_use import over_requested, past_uses
 from rota.live.views.compare import compared
+from rota.store import clock
 
 router = APIRouter(tags=["estimates"], responses=PROBLEMS)
 Caller = Annotated[Principal, Depends(principal)]
@@ -70,7 +70,7 @@ async def over(
     parts = service(request)
 
     def find() -> list[dict[str, Any]]:
-        uses = past_uses(parts.records, parts.home, time.time() - days * DAY_S)
+        uses = past_uses(parts.records, parts.home, clock.now_s() - days * DAY_S)
         return over_requested(use for use in uses if caller.may_see(use.tenant))
 
     return JSONResponse(await asyncio.to_thread(find))

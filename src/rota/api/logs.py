@@ -15,8 +15,8 @@ from rota.api.jobs import JobPath, visible
 from rota.api.service import Service, principal, service
 from rota.api.wire import Problem
 from rota.core.model.job import JobId
-from rota.live.loop.control import News
-from rota.live.loop.requests import NotFound
+from rota.live.intake.requests import NotFound
+from rota.live.loop.entry import News
 from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder, output_end, read_output
 

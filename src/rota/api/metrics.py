@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from rota.api.service import Service, principal, service
-from rota.core.model.job import JobState
+from rota.live.loop.record import SHOWN_STATES
 
 router = APIRouter(tags=["probes"], dependencies=[Depends(principal)])
 
@@ -28,7 +28,7 @@ class Collector:
         tally: Tally[str] = Tally()
         for (_, state), count in self._parts.records.counts().items():
             tally[state] += count
-        for state_name in (state.value for state in JobState):
+        for state_name in SHOWN_STATES:
             jobs.add_metric([state_name], tally[state_name])
         yield jobs
         yield from self._devices()
@@ -38,8 +38,44 @@ class Collector:
         yield HistogramMetricFamily(
             "rota_step_seconds", "Duration of the steps of the engine.", buckets=buckets, sum_value=times.total_s
         )
+        yield from self._truth()
         trouble = 0 if control.trouble is None else 1
+        held_s = control.watch.longest_s()
+        yield GaugeMetricFamily("rota_loop_hold_seconds", "Longest hold of the loop in the last minute.", value=held_s)
         yield GaugeMetricFamily("rota_storage_trouble", "1 while the database can't be written.", value=trouble)
+        for name, (about, count) in self._parts.more_counters().items():
+            yield CounterMetricFamily(name, about, value=count)
+
+    def _truth(self) -> Iterator[Metric]:
+        """Yield the scores of the forecasts of the last day, and by how much new ranges are stretched."""
+        scored = GaugeMetricFamily("rota_forecasts_scored", "Forecasts of the last day, scored.", labels=["moment"])
+        overdue = GaugeMetricFamily("rota_forecasts_overdue", "Forecasts whose range is over.", labels=["moment"])
+        coverage = GaugeMetricFamily(
+            "rota_forecast_coverage_ratio", "Share of 90% ranges that held what happened.", labels=["moment"]
+        )
+        error = GaugeMetricFamily(
+            "rota_forecast_error_ratio",
+            "Error of the median, as a part of the time to the moment.",
+            labels=["moment", "quantile"],
+        )
+        stretch = GaugeMetricFamily(
+            "rota_forecast_stretch_ratio", "Factor by which new ranges are stretched.", labels=["moment", "side"]
+        )
+        factors = self._parts.truth.factors()
+        for moment, row in self._parts.truth.scraped().items():
+            name = moment.value
+            scored.add_metric([name], row.scored)
+            overdue.add_metric([name], row.overdue)
+            for family, labels, value in (
+                (coverage, [name], row.coverage),
+                (error, [name, "0.5"], row.median_error),
+                (error, [name, "0.9"], row.p90_error),
+            ):
+                if value is not None:
+                    family.add_metric(labels, value)
+            for side in ("below", "above"):
+                stretch.add_metric([name, side], factors[name][side])
+        yield from (scored, overdue, coverage, error, stretch)
 
     def _devices(self) -> Iterator[Metric]:
         found = GaugeMetricFamily("rota_devices", "Devices, by type and use.", labels=["type", "use"])

@@ -12,39 +12,57 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import uvicorn
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
-from rota.api.access import Access, AccessRole
-from rota.api.app import Asgi, make_app
+from rota.api.app import make_app
+from rota.api.identity.setup import AccessParts, open_access, write_first_token
+from rota.api.limits.asgi import Asgi
+from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
+from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import JobCancelled
 from rota.drivers.local.attempt_controller import AttemptController
-from rota.drivers.local.cgroup import NoCgroups
+from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
+from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, usual_most_tasks
 from rota.drivers.local.settings import Settings
+from rota.files.job_shape import JobFile
+from rota.files.oidc_file import OidcFile
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
+from rota.live.intake.quotas import SubmissionQuotas
+from rota.live.intake.requests import Requests
+from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
-from rota.live.loop.requests import Requests
+from rota.live.loop.entry import LoopEntry
 from rota.live.loop.retention import keep_tidy
+from rota.live.loop.storage import through_outages
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.live.workers.retraining import Retraining, with_learned
 from rota.policies import find_policy
 from rota.sdk.place import ManagerAddress, remove_sign, write_sign
+from rota.store import clock
+from rota.store.damage import refuse_older_than_folders
 from rota.store.database import open_database
+from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records
-from rota.store.tokens import Tokens
+from rota.store.run_folder import stop_causes
+from rota.store.sealing import load_sealer, seal_stored
 
 log = logging.getLogger("rota.api")
-CLOSE_S = 2
 SWITCH_S = 0.0005
 """How long the loop may delay a thread that has just made a batch durable."""
 
@@ -65,27 +83,55 @@ class Options:
     """How long jobs are kept after their end."""
     estimate_bound: float = BOUND
     """The largest measured error up to which an estimate replaces `auto`."""
+    call_limits: Limits = field(default_factory=Limits)
+    """What each caller may take."""
+    most_tasks: int | None = None
+    """Tasks without devices that run at once; None: by the number of CPUs."""
+    tenants: TenantSettings = field(default_factory=TenantSettings)
+    """Tenants and caps of priorities."""
     pages: Callable[[Service], Asgi] | None = None
     """Makes the application for requests outside of the API: the dashboard."""
+    users: Path | None = None
+    """The file of local users; by default `users.json` beside the database."""
+    oidc: OidcFile | None = None
+    url: str | None = None
+    """The address under which browsers reach the manager, for single sign-on."""
+    trust_proxy: bool = False
+    """Whether a reverse proxy on this machine says where requests come from."""
 
 
-def serve(options: Options, say: Callable[[str], None], show: Callable[[str], None]) -> None:
-    """Run until a signal; the address is reported once requests are taken. A first token is shown, never logged."""
+def serve(options: Options, say: Callable[[str], None]) -> None:
+    """Run until a signal; the address is reported once requests are taken. A first token is written to a file."""
     sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with only_one(home):
-        listening = listen(options.host, options.port)
+    make_home(options.settings)
+    with only_one(home), contextlib.closing(listen(options.host, options.port)) as listening:
+        clock.go_on(home)
         database = open_database(options.database or home / "rota.db")
-        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
-        if access.needs_first_token:
-            _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
-            show(f"this is the first admin token, shown only now: {secret}")
         try:
-            run_loop(_serve(options, Records(database), access, listening, say))
+            parts = _access(options, database, listening)
+            if parts.access.needs_first_token:
+                path = write_first_token(parts.access, home)
+                say(f"the first admin token is in {path}; keep it safe, and delete the file")
+            sealer = load_sealer(home)
+            if sealed := seal_stored(database, sealer):
+                log.info("secrets-sealed", extra={"jobs": sealed})
+            run_loop(_serve(options, Records(database, sealer), parts, listening, say))
+        except DBAPIError as error:  # before it took requests: afterwards the loop bridges such a time
+            raise Unavailable(f"the database can't be used: {' '.join(str(error.orig).split())}") from error
         finally:
             database.dispose()
-            listening.close()
+
+
+def _access(options: Options, database: Engine, listening: socket.socket) -> AccessParts:
+    return open_access(
+        database,
+        options.settings.home,
+        required=options.require_token or not is_loopback(options.host),
+        users=options.users,
+        oidc=options.oidc,
+        public_url=options.url or url_of(listening, secure=options.certificate is not None, near=True),
+    )
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -99,18 +145,25 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve(
-    options: Options, records: Records, access: Access, listening: socket.socket, say: Callable[[str], None]
+    options: Options, records: Records, parts: AccessParts, listening: socket.socket, say: Callable[[str], None]
 ) -> None:
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
-    control = boot(records, options.scheduling, LocalDriver.contract)
+    refuse_older_than_folders(records.next_seq(), options.settings.home)
+    control = boot(records, options.scheduling, LocalDriver.contract, DiskReserve(options.settings.home))
+    clock.go_on(options.settings.home, control.state.now_s)
+    _repeat_cancellations(control, options.settings.home)
     assert control.present is not None, "boot knows the cluster"
-    forecasts = ForecastWorker(options.scheduling, records.url)
+    source = ForecastWorker(options.scheduling, records.url)
+    forecasts = ForecastKeeper(control, records, source, options.scheduling.policy)
     learning = _learning(options, records, control)
-    attempts = AttemptController(
-        control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps
+    starts = PacedStarts(
+        options.settings.home, control.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
-    driver = LocalDriver(attempts, control.state, control.kept)
-    server = _http_server(options, _service(options, records, access, control, forecasts, learning))
+    starts.attach(
+        AttemptController(control.present.nodes, options.settings, starts.answered, overlaps=control.engine.overlaps)
+    )
+    driver = LocalDriver(starts, control.state, control.kept)
+    server = _http_server(options, _service(options, records, parts, control, forecasts, learning))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
     retraining = Retraining(control, options.scheduling, records.url, options.settings.home)
@@ -119,9 +172,13 @@ async def _serve(
     upkeep = [
         asyncio.create_task(work)
         for work in (
+            control.watch.run(),
             keep_tidy(records, options.settings.home, options.keep_s),
-            retraining.run(),
-            learning.run(),
+            through_outages(retraining.run),
+            through_outages(learning.run),
+            through_outages(forecasts.run),
+            control.storage.watch(),
+            *parts.upkeep(),
         )
     ]
     _announce(options, listening, say)
@@ -131,6 +188,7 @@ async def _serve(
     await http
     for each in upkeep:
         each.cancel()
+    await asyncio.wait(upkeep, timeout=CLOSE_S)
     driver.close()
     await retraining.close()
     await forecasts.close()
@@ -142,6 +200,14 @@ async def _serve(
         await loop
     remove_sign()
     log.info("stopped")
+
+
+def _repeat_cancellations(control: Control, home: Path) -> None:
+    """Cancel jobs whose cancellation was carried out but could not be stored before the manager ended."""
+    for job_id, live in control.state.jobs.items():
+        stopped = stop_causes(home, job_id, control.kept[job_id].attempt) if live.placement is not None else set()
+        if Cause.CANCELLED.value in stopped and live.stopping is None:
+            control.happened(LoopEntry([JobCancelled(job_id)]))
 
 
 def _learning(options: Options, records: Records, control: Control) -> Learning:
@@ -159,37 +225,56 @@ def _learning(options: Options, records: Records, control: Control) -> Learning:
 def _service(
     options: Options,
     records: Records,
-    access: Access,
+    parts: AccessParts,
     control: Control,
-    forecasts: ForecastWorker,
+    forecasts: ForecastKeeper,
     learning: Learning,
 ) -> Service:
+    most_tasks = options.most_tasks or usual_most_tasks()
+
+    def refuse(file: JobFile) -> None:
+        refuse_what_cannot_be(file)
+        refuse_too_many_tasks(file, most_tasks)
+
+    tenants = TenantRegistry(
+        control, records, options.tenants, also=(name for token in parts.access.all() for name in token.tenants)
+    )
+    quotas = SubmissionQuotas(control, options.call_limits.job_quota) if parts.access.required else None
     return Service(
         control=control,
-        requests=Requests(control, records, refuse_what_cannot_be, forecasts, learning),
+        requests=Requests(
+            control,
+            records,
+            refuse,
+            forecasts,
+            learning,
+            account_of=options.settings.accounts.account_of,
+            tenants=tenants,
+            quotas=quotas,
+        ),
         records=records,
-        access=access,
+        access=parts.access,
+        audit=parts.audit,
+        watch=parts.watch,
+        refusals=parts.refusals,
+        logins=parts.logins,
         home=options.settings.home,
         scheduling=options.scheduling,
         lookout=ManagerOverview(records, control, options.scheduling),
         limits=str(options.settings.limits),
         learning=learning,
+        truth=Truth(records, options.scheduling, forecasts),
+        call_limits=options.call_limits,
+        tenants=tenants,
     )
 
 
 def _http_server(options: Options, service: Service) -> HttpServer:
-    return HttpServer(
-        uvicorn.Config(
-            make_app(service, None if options.pages is None else options.pages(service)),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=CLOSE_S,
-            ssl_certfile=options.certificate,
-            ssl_keyfile=options.key,
-            server_header=False,
-        )
-    )
+    app = make_app(service, None if options.pages is None else options.pages(service))
+    tasks = options.most_tasks or usual_most_tasks()
+    most = most_connections(options.call_limits.connections, raise_descriptor_limit(), tasks)
+    config = http_config(app, options.certificate, options.key, proxy_headers=options.trust_proxy)
+    return HttpServer(config, most)
 
 
 def _announce(options: Options, listening: socket.socket, say: Callable[[str], None]) -> None:
@@ -214,17 +299,10 @@ def _about(options: Options, url: str) -> dict[str, object]:
         "policy": options.scheduling.policy,
         "nodes": len(options.scheduling.cluster.nodes),
         "limits": str(limits),
-        "limits_why": limits.why if isinstance(limits, NoCgroups) else None,
+        "limits_why": limits.why,
+        "isolation": str(options.settings.confinement),
+        "isolation_why": options.settings.confinement.why,
     }
-
-
-class HttpServer(uvicorn.Server):
-    """Uvicorn's server without signal handlers: a requested stop is not an error."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signal handlers unchanged."""
-        yield
 
 
 def is_loopback(host: str) -> bool:

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from fastapi.responses import JSONResponse
 
-from rota.api.access import Access, AccessRole
-from rota.api.app import Asgi, make_app
+from rota.api.app import make_app
 from rota.api.extender import with_extender
-from rota.api.serve import CLOSE_S, HttpServer, is_loopback, listen, only_one, run_loop, url_of
+from rota.api.identity.setup import AccessParts, open_access, write_first_token
+from rota.api.limits.asgi import Asgi
+from rota.api.limits.http_server import HttpServer, http_config
+from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
+from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.api.wire import forecast_out
 from rota.core.errors import RotaError
@@ -33,20 +35,23 @@ from rota.drivers.kubernetes.api.leadership import Leadership
 from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
+from rota.drivers.kubernetes.gangs.claims_check import RepairCount
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
+from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
 from rota.files.job_shape import JobFile
+from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.kubernetes_loop import boot_on_pods
-from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
-from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
 ASK_FIRST_S = 1.0
@@ -77,22 +82,32 @@ class ClusterOptions:
     require_token: bool = False
     extends: bool = False
     """Whether kube-scheduler binds, and Rota only decides."""
+    extender_token: str | None = None
+    """What kube-scheduler has to send; None on loopback only."""
+    certificate: Path | None = None
+    key: Path | None = None
     keep_s: float = 30 * 86400.0
     pages: Callable[[Service], Asgi] | None = None
 
 
-def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Callable[[str], None]) -> None:
-    """Run until a signal, or until leadership is lost. A first token is shown, never logged."""
+def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
+    """Run until a signal, or until leadership is lost. A first token is written to a file."""
+    if options.extends and options.extender_token is None and not is_loopback(options.host):
+        raise RotaError(
+            f"host is {options.host!r}, where others can connect: give kube-scheduler's token with --token-file, "
+            "and a certificate with --tls-cert and --tls-key"
+        )
     options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(options.home):
         listening = listen(options.host, options.port)
         database = open_database(options.database or options.home / "rota.db")
-        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
-        if access.needs_first_token:
-            _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
-            show(f"this is the first admin token, shown only now: {secret}")
+        required = options.require_token or not is_loopback(options.host)
+        parts = open_access(database, options.home, required=required)
+        if parts.access.needs_first_token:
+            path = write_first_token(parts.access, options.home)
+            say(f"the first admin token is in {path}; keep it safe, and delete the file")
         try:
-            run_loop(_ReplicaRun(options, Records(database), access, say).main(listening))
+            run_loop(_ReplicaRun(options, Records(database), parts, say).main(listening))
         finally:
             database.dispose()
             listening.close()
@@ -119,12 +134,15 @@ async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
 class _ReplicaRun:
     """One replica: acquires leadership, serves terms, releases leadership."""
 
-    def __init__(self, options: ClusterOptions, records: Records, access: Access, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: ClusterOptions, records: Records, parts: AccessParts, say: Callable[[str], None]
+    ) -> None:
         self._options = options
         self._records = records
-        self._access = access
+        self._parts = parts
         self._say = say
         self._switch = _Switch()
+        self._repair_count = RepairCount()
         self._changed = asyncio.Event()
         self._settings = options.given
         self._used: ClusterSettings | None = None
@@ -133,25 +151,19 @@ class _ReplicaRun:
     async def main(self, listening: Any) -> None:
         """Serve until a signal or an error."""
         options = self._options
-        api = Api(options.connection)
-        server = HttpServer(
-            uvicorn.Config(
-                self._switch,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=CLOSE_S,
-                server_header=False,
-            )
-        )
+        leadership, own_api = None, Api(options.connection)
+        if options.lease is not None:
+            leadership = Leadership(own_api, options.namespace, options.lease, options.identity, options.pod)
+        api = Api(options.connection, fence=None if leadership is None else leadership.fence)
+        most = most_connections(Limits().connections, raise_descriptor_limit(), 0)
+        config = http_config(self._switch, options.certificate, options.key, proxy_headers=False)
+        server = HttpServer(config, most)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
         http = asyncio.create_task(server.serve(sockets=[listening]))
-        leadership = None
-        if options.lease is not None:
-            leadership = Leadership(api, options.namespace, options.lease, options.identity, options.pod)
-        self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
-        work = asyncio.create_task(self._lead(api, leadership))
+        url = url_of(listening, secure=options.certificate is not None)
+        self._say(f"rota answers at {url}; data in {options.home}")
+        work = asyncio.create_task(self._lead(api, own_api, leadership))
         try:
             await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
             if work.done() and (error := work.exception()) is not None:
@@ -164,12 +176,13 @@ class _ReplicaRun:
             if leadership is not None:
                 await leadership.release()
             await api.close()
+            await own_api.close()
             log.info("stopped")
 
-    async def _lead(self, api: Api, leadership: Leadership | None) -> None:
+    async def _lead(self, api: Api, own_api: Api, leadership: Leadership | None) -> None:
         options = self._options
         wanted = needed_rights(options.namespace, config_map=options.config_map, lease=options.lease, pod=options.pod)
-        await check_rights(api, wanted)
+        await check_rights(own_api, wanted)
         if leadership is not None:
             await leadership.acquire()
         async with asyncio.TaskGroup() as group:
@@ -178,6 +191,8 @@ class _ReplicaRun:
             if self._options.config_map is not None:
                 group.create_task((await self._config(api)).run())
             group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
+            for each in self._parts.upkeep():
+                group.create_task(each)
             while True:
                 await self._term(api, self._settings)
 
@@ -205,12 +220,12 @@ class _ReplicaRun:
                 self._configured(change["object"])
 
     def _configured(self, value: dict[str, Any]) -> None:
-        text = (value.get("data") or {}).get(KEY, "")
         try:
+            text = str((value.get("data") or {}).get(KEY, ""))
             settings = read_settings(text, f"ConfigMap {self._options.config_map}: {KEY}")
             check_settings(settings)
-        except RotaError as error:
-            log.error(UNUSABLE, extra={"why": str(error)})
+        except NONSENSE as error:
+            log.error(UNUSABLE, extra={"why": str(error)[:1000]})
             return
         if settings != self._settings:
             self._settings = settings
@@ -222,7 +237,7 @@ class _ReplicaRun:
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
         """Schedule under one set of settings, until they change or the state has to be rebuilt."""
         self._changed.clear()
-        driver = KubernetesDriver(api, settings, ask_first_s=ASK_FIRST_S if self._options.extends else 0.0)
+        driver = self._driver(api, settings)
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
         await nodes.begin()
@@ -241,7 +256,8 @@ class _ReplicaRun:
             self._settings = self._used
             return
         self._used = settings
-        foresight = ForecastWorker(scheduling, self._records.url)
+        source = ForecastWorker(scheduling, self._records.url)
+        foresight = ForecastKeeper(control, self._records, source, scheduling.policy)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
 
         async def foresee(job_id: JobId) -> dict[str, Any] | None:
@@ -249,16 +265,21 @@ class _ReplicaRun:
 
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
-        app = self._application(control, requests, scheduling)
-        self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
+        app = self._application(control, requests, scheduling, foresight)
+        extends, token = self._options.extends, self._options.extender_token
+        self._switch.now = with_extender(app, Extender(driver), token) if extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:
             async with asyncio.TaskGroup() as group:
-                parts = (nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), _result(loop))
+                parts = [nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), control.storage.watch()]
+                parts += [
+                    foresight.run(),
+                    _result(loop),
+                    _result(driver.failed),
+                    self._renew(driver, settings.gang_timeout),
+                ]
                 work = [group.create_task(part) for part in parts]
-                work.append(group.create_task(_result(driver.failed)))
-                work.append(group.create_task(self._renew(driver, settings.gang_timeout)))
                 await self._changed.wait()
                 for each in work:
                     each.cancel()
@@ -269,6 +290,15 @@ class _ReplicaRun:
                 await loop
             await foresight.close()
 
+    def _driver(self, api: Api, settings: ClusterSettings) -> KubernetesDriver:
+        return KubernetesDriver(
+            api,
+            settings,
+            ask_first_s=ASK_FIRST_S if self._options.extends else 0.0,
+            running={row.id for row in self._records.live_jobs()},
+            repair_count=self._repair_count,
+        )
+
     async def _renew(self, driver: KubernetesDriver, least_s: float) -> None:
         """End the term once a gang has become smaller, but not before the minimum length of a term."""
         await asyncio.sleep(least_s)
@@ -276,19 +306,31 @@ class _ReplicaRun:
         log.info("gangs have become smaller; the state is rebuilt")
         self._changed.set()
 
-    def _application(self, control: Control, requests: Requests, scheduling: Scheduling) -> Asgi:
+    def _application(
+        self, control: Control, requests: Requests, scheduling: Scheduling, forecasts: ForecastKeeper
+    ) -> Asgi:
         """Return the application that answers requests during a term."""
         service = Service(
             control=control,
             requests=requests,
             records=self._records,
-            access=self._access,
+            access=self._parts.access,
+            audit=self._parts.audit,
+            watch=self._parts.watch,
+            refusals=self._parts.refusals,
+            logins=self._parts.logins,
             home=self._options.home,
             scheduling=scheduling,
             lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Kubernetes",
+            truth=Truth(self._records, scheduling, forecasts),
+            more_counters=self._counters,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
+
+    def _counters(self) -> dict[str, tuple[str, int]]:
+        about = "Claims that differed from the API server's pods and were repaired."
+        return {"rota_kubernetes_repairs": (about, self._repair_count.repairs)}
 
 
 def _cause(error: BaseException) -> BaseException:

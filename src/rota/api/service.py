@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import Request
 
 from rota.api.access import Access, Principal
+from rota.api.guard.refusals import RefusalLog
+from rota.api.guard.stream_watch import StreamWatch
+from rota.api.identity.logins import Logins
+from rota.api.limits.values import Limits
 from rota.live.estimates.learning import Learning
+from rota.live.intake.requests import Requests
+from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
-from rota.live.loop.requests import Requests
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
+from rota.store.audit import AuditLog
 from rota.store.records import Records
 
 
@@ -29,8 +37,25 @@ class Service:
     lookout: ManagerOverview
     limits: str
     """How the limits of tasks are enforced, for people."""
+    truth: Truth
+    """How forecasts compared with what happened."""
+    call_limits: Limits = field(default_factory=Limits)
+    """What each caller may take."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
+    audit: AuditLog
+    watch: StreamWatch
+    refusals: RefusalLog
+    logins: Logins
+    more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
+    """Counters of this world for Prometheus: by name, what is counted and how many."""
+    tenants: TenantRegistry | None = None
+    """Which tenants exist; None where the driver's objects decide."""
+
+    def must_exist(self, tenant: str) -> None:
+        """Raise a `RotaError` for a tenant that does not exist."""
+        if self.tenants is not None:
+            self.tenants.must_exist(tenant)
 
 
 def service(request: Request) -> Service:

@@ -6,16 +6,16 @@ function as a plain route; FastAPI's route exists for the schema, which is writt
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from rota.api.service import service
-from rota.api.wire import PROBLEMS, SubmitOut, forecast_out
+from rota.api.wire import PROBLEMS, SubmitOut, forecast_out, reason_out
 from rota.core.errors import RotaError
-from rota.live.loop.requests import MOST_AT_ONCE, Asker
+from rota.files.json_input import parse_json
+from rota.live.intake.submission_limits import MOST_AT_ONCE
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
 MAX_KEY = 200
@@ -61,7 +61,7 @@ async def submit(request: Request) -> Response:
     key = request.headers.get("idempotency-key")
     if key is not None and len(key) > MAX_KEY:
         raise RotaError(f"idempotency-key: it has {len(key)} characters; the maximum is {MAX_KEY}")
-    values = await _body(request)
+    values = parse_json(await request.body())
     files: list[Any] = values if isinstance(values, list) else [values]
     if not 1 <= len(files) <= MOST_AT_ONCE:
         raise RotaError(f"{len(files)} jobs were given; submit 1 to {MOST_AT_ONCE} at once")
@@ -69,10 +69,14 @@ async def submit(request: Request) -> Response:
     if default != "default":
         files = [{"tenant": default, **file} if isinstance(file, dict) else file for file in files]
     for file in files:
-        caller.must_change(str(file.get("tenant", default)) if isinstance(file, dict) else default)
-    asker = Asker(name=caller.name)
+        tenant = str(file.get("tenant", default)) if isinstance(file, dict) else default
+        caller.must_change(tenant)
+        parts.must_exist(tenant)
+    asker = caller.asker
     if dry_run:
-        return JSONResponse({"expected": forecast_out(await parts.requests.try_out(files[0], asker))})
+        found = await parts.requests.try_out(files[0], asker)
+        why = None if found.usual_s is not None else await parts.requests.obstacle(files[0], asker)
+        return JSONResponse({"expected": forecast_out(found), "reason": reason_out(why)})
     scoped_key = None if key is None else f"{caller.name}:{key}"
     ids = await parts.requests.submit(files, asker, key=scoped_key, held=held)
     return JSONResponse({"id": ids[0], "ids": ids}, status_code=201, headers={"Location": f"/api/v1/jobs/{ids[0]}"})
@@ -85,10 +89,3 @@ def _flag(request: Request, name: str) -> bool:
     if word not in _YES | _NO:
         raise RotaError(f"{name}: {word[:40]!r} is not true or false")
     return word in _YES
-
-
-async def _body(request: Request) -> object:
-    try:
-        return json.loads(await request.body())
-    except (ValueError, RecursionError) as error:
-        raise RotaError(f"the body is not JSON: {str(error)[:200]}") from error

@@ -14,8 +14,8 @@ from rota.api.access import Principal
 from rota.api.service import Service, principal, service
 from rota.api.wire import NodeOut, Problem, nodes_out
 from rota.core.model.job import NodeId
-from rota.live.loop.control import News
-from rota.live.loop.requests import Asker, NotFound
+from rota.live.intake.requests import NotFound
+from rota.live.loop.entry import News
 from rota.live.views.tenant_usage import TenantUse
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
@@ -43,7 +43,7 @@ async def drain(
     """Drain a node, so that no new job starts there, or undrain it."""
     caller.must_be_admin()
     parts = service(request)
-    await parts.requests.drain(NodeId(node_id), Asker(name=caller.name), drained=action == "drain")
+    await parts.requests.drain(NodeId(node_id), caller.asker, drained=action == "drain")
     found = [node for node in nodes_out(parts.control.state.inventory, parts.limits) if node["id"] == node_id]
     if not found:
         raise NotFound(f"there is no node {node_id!r}")
@@ -62,13 +62,21 @@ async def tenants(request: Request, caller: Caller) -> Response:
     parts = service(request)
     counts = await asyncio.to_thread(parts.records.counts)
     uses = parts.lookout.uses(caller.tenants)
-    out: dict[str, dict[str, int]] = {tenant: {} for tenant in uses}
+    known = [] if parts.tenants is None else parts.tenants.names()
+    out: dict[str, dict[str, int]] = {tenant: {} for tenant in (*uses, *known) if caller.may_see(tenant)}
     for (tenant, state), count in counts.items():
         if caller.may_see(tenant):
             out.setdefault(tenant, {})[state] = count
     return JSONResponse(
-        [{"tenant": tenant, "jobs": out[tenant], **_held(uses.get(tenant))} for tenant in sorted(out)],
+        [
+            {"tenant": tenant, "jobs": out[tenant], **_held(uses.get(tenant)), "max_priority": _caps(parts, tenant)}
+            for tenant in sorted(out)
+        ],
     )
+
+
+def _caps(parts: Service, tenant: str) -> dict[str, int]:
+    return {} if parts.tenants is None else parts.tenants.caps_of(tenant)
 
 
 def _held(use: TenantUse | None) -> dict[str, float]:
@@ -89,7 +97,8 @@ async def policies(request: Request, caller: Caller) -> Response:
 async def stats(request: Request, caller: Caller) -> Response:
     """Return statistics of the loop: its steps so far, and the duration of the latest."""
     control = service(request).control
-    return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), "trouble": control.trouble})
+    held = {"longest_hold_s": round(control.watch.longest_s(), 4)}
+    return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), "trouble": control.trouble, **held})
 
 
 @router.get("/journal", response_class=Response)

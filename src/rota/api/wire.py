@@ -12,8 +12,10 @@ from rota.core.messages.reasons import Reason
 from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
+from rota.forecast.value import Forecast, TimeRange
 from rota.live.loop.control import Control
-from rota.live.workers.forecast import Forecast
+from rota.live.loop.record import state_text
+from rota.store import clock
 
 Json = dict[str, Any]
 
@@ -29,14 +31,22 @@ class ReasonOut(BaseModel):
     until: str | None = None
 
 
-class ForecastOut(BaseModel):
-    """When a job is expected to start; null if that is more than a month away."""
+class RangeOut(BaseModel):
+    """The 5%, 50% and 95% quantiles of a moment; null where that is more than a month away."""
 
-    position: int
     earliest: str | None = None
     usual: str | None = None
     latest: str | None = None
+
+
+class ForecastOut(RangeOut):
+    """When a job is expected to start and end; null if that is more than a month away."""
+
+    position: int
+    end: RangeOut | None = None
     known: bool = Field(description="Whether the run times of the jobs ahead are known.")
+    basis: str = Field(description="What the forecast rests on.")
+    reason: str | None = Field(None, description="Why there is no forecast of the start, or what it lacks.")
 
 
 class WhyOut(BaseModel):
@@ -47,6 +57,14 @@ class WhyOut(BaseModel):
     expected: ForecastOut | None = None
 
 
+class ArrayOut(BaseModel):
+    """The array that a job belongs to."""
+
+    id: str = Field(description="The id of its first job.")
+    index: int | None = None
+    states: dict[str, int] | None = Field(None, description="In a collapsed list: its jobs by state.")
+
+
 class JobOut(BaseModel):
     """A job."""
 
@@ -54,7 +72,10 @@ class JobOut(BaseModel):
     name: str
     tenant: str
     owner: str
-    state: str = Field(description="held, waiting, starting, running, suspended, succeeded, failed or cancelled")
+    state: str = Field(
+        description="held, waiting, starting, running, suspended, preempted, succeeded, failed or cancelled"
+    )
+    state_text: str = Field("", description="The state in words, such as `preempted, starts over`.")
     reason: ReasonOut | None = None
     submitted: str
     started: str | None = None
@@ -67,6 +88,7 @@ class JobOut(BaseModel):
     tasks: int = 1
     priority: int = 0
     version: int = 0
+    array: ArrayOut | None = None
     spec: dict[str, Any] | None = None
     nodes: list[str] | None = None
     progress: dict[str, Any] | None = Field(None, description="The progress that the job reports through the SDK.")
@@ -111,10 +133,10 @@ PROBLEMS: dict[int | str, Json] = {code: {"model": Problem} for code in (400, 40
 
 
 def moment(at_s: float | None) -> str | None:
-    """Format a time as ISO 8601 in UTC."""
+    """Format a moment of the manager's clock as ISO 8601 in UTC, as the wall clock has it."""
     if at_s is None:
         return None
-    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(clock.shown_s(at_s), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def reason_out(reason: Reason | None) -> Json | None:
@@ -137,11 +159,18 @@ def forecast_out(found: Forecast | None) -> Json | None:
         return None
     return {
         "position": found.position,
-        "earliest": moment(found.earliest_s),
-        "usual": moment(found.usual_s),
-        "latest": moment(found.latest_s),
+        **_range_out(found.start),
+        "end": None if found.end is None else _range_out(found.end),
         "known": found.known,
+        "basis": found.basis.sentence(),
+        "reason": None if found.reason is None else found.reason.value,
     }
+
+
+def _range_out(span: TimeRange | None) -> Json:
+    if span is None:
+        return {"earliest": None, "usual": None, "latest": None}
+    return {"earliest": moment(span.low_s), "usual": moment(span.median_s), "latest": moment(span.high_s)}
 
 
 def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
@@ -154,6 +183,7 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         "tenant": row.tenant,
         "owner": row.owner,
         "state": row.state,
+        "state_text": state_text(row.state),
         "reason": reason_out(control.explain(row.id)),
         "submitted": moment(row.submitted_s),
         "started": moment(row.started_s),
@@ -166,6 +196,7 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         "tasks": _tasks(spec),
         "priority": spec.get("priority") or (-1 if spec.get("class") == "opportunistic" else 0),
         "version": row.version,
+        "array": None if row.array_id is None else {"id": row.array_id, "index": spec.get("array")},
     }
     if live is not None and live.held:
         out["tasks"] = sum(slot.tasks for slot in live.held)

@@ -119,10 +119,40 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.RUN,
     ),
     CommandEntry(
+        name="truth",
+        target="rota.cli.manager.truth:truth",
+        summary="Compare forecasts and simulations with what happened.",
+        group=CommandGroup.RUN,
+    ),
+    CommandEntry(
+        name="what-if",
+        target="rota.cli.manager.truth:what_if",
+        summary="Simulate recent jobs under other policies or with more nodes.",
+        group=CommandGroup.RUN,
+    ),
+    CommandEntry(
         name="k8s",
         target="rota.cli.manager.k8s:app",
         summary="Schedule the pods of a Kubernetes cluster.",
         group=CommandGroup.RUN,
+    ),
+    CommandEntry(
+        name="login",
+        target="rota.cli.manager.login:login",
+        summary="Log in to a manager.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="logout",
+        target="rota.cli.manager.login:logout",
+        summary="End the session of `rota login`.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="whoami",
+        target="rota.cli.manager.login:whoami",
+        summary="Show the user that commands act for.",
+        group=CommandGroup.JOBS,
     ),
     CommandEntry(
         name="submit",
@@ -173,6 +203,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="update",
+        target="rota.cli.jobs.update:update",
+        summary="Change a job that waits or is held.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="requeue",
+        target="rota.cli.jobs.update:requeue",
+        summary="Stop running jobs and let them wait again; submit ended ones again.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="top",
         target="rota.cli.jobs.top:top",
         summary="Show nodes and jobs, refreshed continuously.",
@@ -209,9 +251,15 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.ADMIN,
     ),
     CommandEntry(
+        name="users",
+        target="rota.cli.manager.users:app",
+        summary="Add, change, list and remove local users.",
+        group=CommandGroup.ADMIN,
+    ),
+    CommandEntry(
         name="audit",
-        target="rota.cli.manager.audit:audit",
-        summary="List changes and the users who made them.",
+        target="rota.cli.manager.audit:app",
+        summary="List changes and the users who made them, or verify the log.",
         group=CommandGroup.ADMIN,
     ),
 )

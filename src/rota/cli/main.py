@@ -16,6 +16,7 @@ from typer.main import get_command
 
 from rota import __version__
 from rota.cli.commands import LazyGroup
+from rota.cli.terminal import echo, neutral
 from rota.core.errors import RotaError, Unavailable
 
 FAILURE = 1
@@ -34,7 +35,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"rota {__version__}")
+        echo(f"rota {__version__}")
         raise typer.Exit
 
 
@@ -70,7 +71,7 @@ def _rota(
     if cacert is not None:
         os.environ["ROTA_CACERT"] = cacert
     if ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help(), nl=False)
+        echo(ctx.get_help(), nl=False, lines=True)
 
 
 def run() -> None:
@@ -107,7 +108,7 @@ def _complain(message: str, code: int) -> int:
     label = "error:"
     if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
         label = typer.style(label, fg="red", bold=True)
-    typer.echo(f"{label} {' '.join(message.split())}", err=True)
+    typer.echo(f"{label} {neutral(' '.join(message.split()))}", err=True)
     return code
 
 
@@ -115,11 +116,11 @@ def _complain_of_usage(error: typer.TyperException) -> int:
     message = error.format_message().rstrip(".")
     ctx = getattr(error, "ctx", None)
     if message.startswith("Usage:"):  # a group called without a command brings its help as the message
-        typer.echo(message, err=True)
+        echo(message, err=True, lines=True)
     else:
         _complain(message[:1].lower() + message[1:], MISTAKE)
         if ctx is not None:
-            typer.echo(f"hint: {ctx.command_path} --help", err=True)
+            echo(f"hint: {ctx.command_path} --help", err=True)
     return int(getattr(error, "exit_code", MISTAKE))
 
 

@@ -9,6 +9,7 @@ import typer
 
 from rota.cli.plan_parallel import parallel
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 from rota.planner.description.devices import DeviceGraph, fully_connected
 from rota.planner.description.fields import write_json
@@ -113,10 +114,10 @@ def place(
         emit([record], (), output)
         return
     emit([record], _PLAN_COLUMNS, output)
-    typer.echo()
+    echo()
     emit(record["stages"], _STAGE_COLUMNS, output)
     for note in found.notes:
-        typer.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
 
 
 @app.command(
@@ -155,7 +156,7 @@ def compare(
                 report = plan_report(problem, found, micro_batches)
             except RotaError as err:
                 records.append({"planner": name, "notes": [str(err)]})
-                typer.echo(f"note: {name}: {err}", err=True)
+                echo(f"note: {name}: {err}", err=True)
                 continue
             plans.append((found, report))
             records.append(_record(problem, found, report))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
 
 import typer
 
+from rota.cli.terminal import neutral, neutral_json
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ class Column:
     def cell(self, row: Mapping[str, object]) -> str:
         """The row's value as text, without control characters of terminals."""
         value = row.get(self.key)
-        text = NOTHING if value is None else self.show(value)
-        return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+        return neutral(NOTHING if value is None else self.show(value))
 
 
 def emit(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], output: OutputFormat) -> None:
@@ -99,8 +99,8 @@ def emit(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], output
         case OutputFormat.WIDE:
             _write_table(rows, _shown(rows, columns), sys.stdout)
         case OutputFormat.JSON:
-            json.dump([plain(row) for row in rows], sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-            sys.stdout.write("\n")
+            shown = json.dumps([plain(row) for row in rows], indent=2, ensure_ascii=False, allow_nan=False)
+            sys.stdout.write(neutral_json(shown) + "\n")
         case OutputFormat.CSV:
             _write_csv(rows, columns, sys.stdout)
         case _:
@@ -137,13 +137,15 @@ def plain(value: object) -> object:
 def _write_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], out: TextIO) -> None:
     keys = dict.fromkeys(key for row in rows for key in row) or dict.fromkeys(col.key for col in columns)
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(keys)
+    writer.writerow([neutral(key) for key in keys])
     for row in rows:
         writer.writerow([_csv_field(plain(row.get(key))) for key in keys])
 
 
 def _csv_field(value: object) -> object:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | dict | list) else value
+    if isinstance(value, str):
+        return neutral(value)
+    return neutral_json(json.dumps(value, ensure_ascii=False)) if isinstance(value, bool | dict | list) else value
 
 
 def _write_table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], out: TextIO) -> None:
@@ -168,7 +170,7 @@ def table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], *, li
     made = Table(box=box.SIMPLE_HEAD if lines else None, pad_edge=False, header_style="bold" if lines else "")
     for column in columns:
         made.add_column(
-            column.title or column.key,
+            neutral(column.title or column.key),
             justify="right" if column.right else "left",
             overflow="fold",
             no_wrap=not lines,

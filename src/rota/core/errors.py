@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
+MOST_COMPARED = 256
+"""Characters up to which a wrong word is compared with the known ones: the time grows with the square of the length."""
+
 
 class RotaError(Exception):
     """A user's mistake; the message names the thing, the value and the way out, on one line."""
@@ -33,7 +36,7 @@ def written(value: object, by: Callable[[object], str] = repr) -> str:
 def did_you_mean(value: str, known: Iterable[str]) -> str:
     """The end of an error message: the nearest known word, or the list of them."""
     words = sorted(known)
-    near = difflib.get_close_matches(value, words)
+    near = difflib.get_close_matches(value, words) if len(value) <= MOST_COMPARED else []
     if near:
         swapped = [word for word in near if sorted(word) == sorted(value)]
         return f"did you mean {(swapped or near)[0]!r}?"

@@ -25,9 +25,10 @@ from rota.core.model.cells import (
 )
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, NodeId, TenantId
-from rota.files.document import parse_yaml, read_document
+from rota.files.document import read_document
 from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus
 from rota.files.shape import FileModel, checked
+from rota.files.yaml_input import parse_yaml
 
 _WRAPPER = "hivedscheduler"
 

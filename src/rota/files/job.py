@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,8 +138,16 @@ def job_of(file: JobFile, job_id: JobId, depends_on: tuple[JobId, ...] = (), use
         depends_on=depends_on,
         deadline_s=None if file.deadline is None else file.deadline.timestamp(),
         time_limit_s=None if file.time_limit == math.inf else file.time_limit,
-        checkpoint=None if file.checkpoint is None else Checkpoint(grace_s=file.checkpoint.grace),
+        checkpoint=_checkpoint(file),
+        preemptible=file.preemptible,
     )
+
+
+def _checkpoint(file: JobFile) -> Checkpoint:
+    """What the job saves; one that does not say how it saves its progress starts over."""
+    if file.checkpoint is None:
+        return Checkpoint(interval_s=math.inf, grace_s=DEFAULT_GRACE_S)
+    return Checkpoint(interval_s=file.checkpoint.interval, grace_s=file.checkpoint.grace)
 
 
 def launch_of(file: JobFile, job_id: JobId) -> Launch:
@@ -162,8 +172,8 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
 
 def apart(
     values: dict[str, Any], source: Path | str = "job", file: JobFile | None = None
-) -> list[tuple[dict[str, Any], JobFile]]:
-    """The jobs that a file's plain values stand for: one, or without gang one for each task.
+) -> Iterator[tuple[dict[str, Any], JobFile]]:
+    """Yield the jobs that a file's plain values stand for: one, or without gang one for each task.
 
     `file` is what the values were validated as, if they were. The jobs are made from it without another validation.
     """
@@ -175,16 +185,16 @@ def apart(
     counts = {name: part.count for name, part in file.roles.items()} or {"": file.full_size}
     total = sum(counts.values())
     if file.gang or total == 1:
-        return [(values, file)]
-    found: list[tuple[dict[str, Any], JobFile]] = []
+        yield values, file
+        return
+    ranks = itertools.count()
     for name, count in counts.items():
         alone = {"roles": {name: {**values["roles"][name], "count": 1}}} if name else {"workers": 1}
         fields = {"roles": {name: file.roles[name].model_copy(update={"count": 1})}} if name else {"workers": 1}
         for number in range(count):
-            member = {"rank": len(found), "role_rank": number, "tasks": total, "role_tasks": count}
+            member = {"rank": next(ranks), "role_rank": number, "tasks": total, "role_tasks": count}
             part = file.model_copy(update={**fields, "gang": True, "member": MemberPart(**member)})
-            found.append(({**values, **alone, "gang": True, "member": member}, part))
-    return found
+            yield {**values, **alone, "gang": True, "member": member}, part
 
 
 def with_amounts(file: JobFile, values: dict[str, Any], source: Path | str = "job") -> JobFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -160,9 +161,10 @@ class ElasticPart(FileModel):
 
 
 class CheckpointPart(FileModel):
-    """Where progress is kept, how the job is told to save it, and how long that may take."""
+    """Where progress is kept, how the job is told to save it, how long that may take, and how often it does unasked."""
 
     path: Text | None = None
+    interval: Annotated[Seconds, Field(lt=math.inf)] = 0.0
     grace: Seconds = 60.0
     signal: Literal["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT"] = "SIGTERM"
 
@@ -241,6 +243,7 @@ class JobFile(FileModel):
     estimate: Seconds | None = None
     max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
     checkpoint: CheckpointPart | None = None
+    preemptible: bool = False
     completion: CompletionPart = CompletionPart()
     model: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     """The model that it trains; with a name of the planner's catalogue it is placed by plans and gets one."""

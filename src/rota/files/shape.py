@@ -89,7 +89,9 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
 
 def field_path(loc: tuple[int | str, ...]) -> str:
     """Where a value stands, as people write it: `nodes[2].gpus`."""
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc]
+    parts = [
+        f"[{part}]" if isinstance(part, int) else f".{part if len(part) <= 60 else part[:57] + '...'}" for part in loc
+    ]
     return "".join(parts).removeprefix(".") or "the file"
 
 

@@ -2,19 +2,88 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from rota.core.model.job import OPPORTUNISTIC
 from rota.files.document import read_document
 from rota.files.durations import Seconds
+from rota.files.job_shape import MOST_PRIORITY, Bytes, Name
 from rota.files.shape import FileModel, checked
 
 Text = Annotated[str, Field(min_length=1)]
+Named = Annotated[dict[Text, Text], Field(min_length=1)]
 _OTHER_FILES = frozenset({"nodes", "run", "roles", "physicalCluster", "taskRoles"})
 """Fields by which another kind of file is known."""
+
+
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+Most = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+
+
+class LimitsPart(FileModel):
+    """What each caller may take; rates and numbers are for each token."""
+
+    requests_per_second: Rate = 100.0
+    requests_burst: Most = 1000
+    requests_at_once: Most = 6
+    requests_waiting: Most = 64
+    streams: Most = 64
+    jobs_per_second: Rate = 20.0
+    jobs_burst: Most = 10_000
+    jobs_at_once: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 1000
+    waiting_jobs: Most = 20_000
+    connections: Annotated[int, Field(strict=True, ge=8, le=60_000)] = 2000
+    tasks: Most | None = None
+    """Tasks without devices that run at once; without it, 16 for each CPU, at least 256."""
+
+
+def _named(value: object) -> object:
+    """The mapping in `nlp=ada,vision=bob`, as options write it; other values as they are."""
+    if not isinstance(value, str) or "=" not in value:
+        return value
+    pairs = [part.partition("=") for part in value.split(",")]
+    if not all(key.strip() and account.strip() for key, _, account in pairs):
+        raise ValueError(f"{value[:60]!r}; write it as NAME, or as NAME=ACCOUNT,NAME=ACCOUNT")
+    return {key.strip(): account.strip() for key, _, account in pairs}
+
+
+def _variables(value: object) -> object:
+    """The mapping in a list of `NAME=VALUE`, as options write it; other values as they are."""
+    if not isinstance(value, list):
+        return value
+    pairs = [str(each).partition("=") for each in value]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            raise ValueError(f"{name[:60]!r}; write it as NAME=VALUE")
+    return {name: text for name, _, text in pairs}
+
+
+def _names(value: object) -> object:
+    """A list of names, also as text with commas between them."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _caps(value: object) -> object:
+    """Numbers by role or tenant, also as text: `member=0,nlp=5`."""
+    if not isinstance(value, str):
+        return value
+    pairs = [part.partition("=") for part in value.split(",")]
+    for key, equals, number in pairs:
+        if not equals or not _WHOLE.fullmatch(number.strip()):
+            raise ValueError(f"{key.strip()!r} is not ROLE=NUMBER or TENANT=NUMBER")
+    return {key.strip(): int(number) for key, _, number in pairs}
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,10}", re.ASCII)
+Tenants = Annotated[tuple[Name, ...], BeforeValidator(_names), Field(max_length=10_000)]
+PriorityCaps = Annotated[
+    dict[Text, Annotated[int, Field(strict=True, ge=OPPORTUNISTIC, le=MOST_PRIORITY)]], BeforeValidator(_caps)
+]
 
 
 class UpFile(FileModel):
@@ -22,21 +91,37 @@ class UpFile(FileModel):
 
     emulate: Text | None = None
     policy: Text = "priority"
+    protect: Literal["unsaved", "none"] = "unsaved"
+    min_run: Seconds = 60.0
     placement: Text | None = None
     tenancy: Text = "none"
+    tenants: Tenants | None = None
+    max_priority: PriorityCaps | None = None
     host: Text = "127.0.0.1"
     port: Annotated[int, Field(strict=True, ge=0, le=65535)] = 7650
     data: Path | None = None
     database: Text | None = None
-    run_as: Text | None = None
+    run_as: Annotated[Text | Named | None, BeforeValidator(_named)] = None
+    accounts: Annotated[Text | Named | None, BeforeValidator(_named)] = None
+    isolation: Literal["auto", "on", "off"] = "auto"
+    seccomp: Annotated[bool, Field(strict=True)] = False
+    scratch: Bytes | None = None
+    max_processes: Annotated[int, Field(strict=True, ge=16, le=1 << 22)] = 4096
+    device_nodes: Text | None = None
+    task_env: Annotated[dict[Text, str] | None, BeforeValidator(_variables)] = None
     keep: Annotated[Seconds, Field(gt=0)] = 30 * 86400.0
     estimate_bound: Annotated[float, Field(ge=0)] = 0.25
     require_token: Annotated[bool, Field(strict=True)] = False
+    users: Path | None = None
+    oidc: Path | None = None
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
+    trust_proxy: Annotated[bool, Field(strict=True)] = False
     cgroups: Literal["auto", "on", "off"] = "auto"
     tls_cert: Path | None = None
     tls_key: Path | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    limits: LimitsPart = LimitsPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:
@@ -63,9 +148,12 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
     file = checked(UpFile, values, path)
     given = {name: getattr(file, name) for name in file.model_fields_set}
     beside = path.absolute().parent
-    for name in ("data", "tls_cert", "tls_key"):
+    for name in ("data", "tls_cert", "tls_key", "users", "oidc"):
         if isinstance(given.get(name), Path):
             given[name] = beside / given[name]
+    accounts = given.get("accounts")
+    if isinstance(accounts, str) and accounts not in ("names", "tokens"):
+        given["accounts"] = str(beside / accounts)
     spec = given.get("emulate")
     if isinstance(spec, str) and spec.endswith((".yaml", ".yml", ".json")):
         given["emulate"] = str(beside / spec)

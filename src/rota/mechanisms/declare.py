@@ -29,7 +29,6 @@ RESIZES = PREEMPTS
 SHARES = NEVER_STOPS | {DecisionKind.SHARE}
 MOVES = PREEMPTS | {DecisionKind.MOVE}
 """A job whose new devices are not vacated yet is stopped and started there, so that what moves jobs also stops them."""
-NO_GUARD = "stops jobs by rounds and can't spare any; use protect=none,min_run_s=0, or another policy"
 _KINDS = "a set of DecisionKind, such as {DecisionKind.START}"
 
 
@@ -81,6 +80,8 @@ class DeclaredPolicy:
     """Whether the parameters let one job run on several device types at once; None: never."""
     plans_in_rounds: bool = False
     """Whether an arriving job may wait for the end of a round although devices are free."""
+    asks_guard: bool = True
+    """Whether it asks the preemption guard before it stops a job, so that the guard's options work with it."""
     whole_cluster: bool = False
     """Whether it divides all devices by itself, so that it can't run with tenancy."""
     differs: str = ""
@@ -162,16 +163,14 @@ class DeclaredPolicy:
         if every_s is not None:
             self._refuse_consolidation(has_guarantees=allocator.ledger is not None)
             policy = Consolidating(policy, every_s)
-        if guard.is_open:
-            return policy
-        if not policy.capabilities.asks_guard:
-            raise RotaError(f"policy {self.name!r} {NO_GUARD}")
-        return Guarded(policy, guard)
+        return policy if guard.is_open else Guarded(policy, guard)
 
     def _common(self, options: str) -> tuple[str, PreemptionGuard, float | None]:
         """Its own options, and those that work with all policies: the guard, and the interval of consolidation."""
         owner = f"policy {self.name!r}"
         rest, guard = read_guard(options, owner)
+        if not guard.is_open and not self.asks_guard:
+            raise RotaError(f"{owner} stops jobs by rounds and can't spare any; use protect=none and min_run_s=0")
         own, every_s = read_every_s(rest, owner)
         return own, guard, every_s
 

@@ -71,6 +71,8 @@ class Family:
     """The parameters that all policies of the family have: the base class of a policy's own."""
     whole_cluster: bool = True
     plans_in_rounds: bool = False
+    asks_guard: bool = True
+    """Whether the scheduler asks the preemption guard before it stops a job."""
     placement: str = "consolidate"
 
     @overload
@@ -143,6 +145,7 @@ class Family:
             retraining=retraining,
             plans_in_rounds=self.plans_in_rounds if plans_in_rounds is None else plans_in_rounds,
             whole_cluster=self.whole_cluster,
+            asks_guard=self.asks_guard,
             differs=differs,
             predicts_use=predicts_use,
             live=live,

@@ -17,7 +17,6 @@ from rota.core.errors import RotaError
 from rota.core.messages.reasons import Reason
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.parameters import show_value
 
 
 class Protect(Enum):
@@ -109,15 +108,15 @@ def read_guard(options: str, owner: str) -> tuple[str, PreemptionGuard]:
     return ",".join(own), guard
 
 
-def guard_options(guard: PreemptionGuard) -> str:
-    """Return a guard as options of a policy; all of them, so that a journal names what was in force."""
+def with_guard(options: str, guard: PreemptionGuard) -> str:
+    """Return a policy's options, completed by those of a guard; what the options name themselves stays."""
+    named = {option.partition("=")[0].strip() for option in _split(options)[1]}
     protect = Protect.UNSAVED if guard.protects_unsaved else Protect.NONE
-    return f"protect={protect.value},min_run_s={show_value(guard.min_run_s)},min_run_growth={show_value(guard.growth)}"
-
-
-def has_guard_option(options: str) -> bool:
-    """Return whether options name a guard."""
-    return bool(_split(options)[1])
+    found = {"protect": protect.value, "min_run_s": f"{guard.min_run_s:g}"}
+    if guard.growth != OPEN.growth:
+        found["min_run_growth"] = f"{guard.growth:g}"
+    more = [f"{name}={text}" for name, text in found.items() if name not in named]
+    return ",".join([*filter(None, options.split(",")), *more])
 
 
 def _split(options: str) -> tuple[list[str], list[str]]:

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
+from rota.sdk.credentials import read_credentials
 from rota.sdk.place import ManagerAddress, find_manager
 
 Json = dict[str, Any]
@@ -52,6 +53,10 @@ class Client:
         self._secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port or (443 if self._secure else 80)
         self._token = token or os.environ.get("ROTA_TOKEN")
+        kept = None if self._token else read_credentials(self.url)
+        self._is_kept = kept is not None
+        """Whether the token is that of `rota login`."""
+        self._token = self._token or kept
         self._cacert = cacert or os.environ.get("ROTA_CACERT") or address.cacert
         self._timeout_s = timeout_s
         self._kept: http.client.HTTPConnection | None = None
@@ -115,8 +120,24 @@ class Client:
         return found
 
     def act(self, job_id: str, action: str) -> Json:
-        """`cancel`, `hold` or `release` a job."""
+        """`cancel`, `hold`, `release` or `requeue` a job."""
         answer: Json = self._call("POST", f"/jobs/{quote(job_id, safe='')}/{action}")
+        return answer
+
+    def act_on_all(self, action: str, *, ids: Sequence[str] = (), name: str | None = None) -> Json:
+        """`cancel`, `hold` or `release` jobs by ids or name, in one request; return those done and refused."""
+        body = {"action": action, "ids": list(ids), "name": name}
+        answer: Json = self._call("POST", "/jobs/actions", body)
+        return answer
+
+    def update(self, job_id: str, changes: Json) -> Json:
+        """Change fields of a job that waits or is held; null removes one."""
+        answer: Json = self._call("PATCH", f"/jobs/{quote(job_id, safe='')}", changes)
+        return answer
+
+    def put_tenant(self, tenant: str, max_priority: Mapping[str, int]) -> Json:
+        """Add a tenant, or set the highest priority of its jobs by role."""
+        answer: Json = self._call("PUT", f"/tenants/{quote(tenant, safe='')}", {"max_priority": dict(max_priority)})
         return answer
 
     def logs(self, job_id: str, *, follow: bool = False, **options: int | None) -> Iterator[bytes]:
@@ -166,6 +187,18 @@ class Client:
             while output := answer.read1(CHUNK):
                 yield output
 
+    def audit(self, limit: int, *, who: str | None = None, what: str | None = None) -> Iterator[Json]:
+        """Yield entries of the audit log, newest first, page by page."""
+        before: int | None = None
+        while limit > 0:
+            wanted = {"limit": min(limit, 1000), "before": before, "who": who, "what": what}
+            query = urlencode({name: value for name, value in wanted.items() if value is not None})
+            page: list[Json] = self._call("GET", f"/audit?{query}")
+            yield from page
+            if len(page) < min(limit, 1000):
+                return
+            limit, before = limit - len(page), page[-1]["n"]
+
     def get(self, path: str) -> Any:
         """Send a GET request to a path below /api/v1."""
         return self._call("GET", path)
@@ -214,6 +247,8 @@ class Client:
                     f"the manager at {self.url} does not answer: {error or type(error).__name__}"
                 ) from error
             self._kept = connection
+            if answer.status == 401 and self._is_kept:
+                raise _logged_out(content)
             return _checked(answer.status, content)
         raise AssertionError
 
@@ -225,6 +260,8 @@ class Client:
         try:
             connection.request(method, f"/api/v1{path}", headers=self._headers())
             answer = connection.getresponse()
+            if answer.status == 401 and self._is_kept:
+                raise _logged_out(answer.read())
             if answer.status >= 400:
                 _checked(answer.status, answer.read())
             yield answer
@@ -254,6 +291,15 @@ def _not_trusted(url: str, error: ssl.SSLCertVerificationError) -> RotaError:
     return RotaError(
         f"the certificate of {url} is not trusted: {why}; name the file of its certificate authority with ROTA_CACERT"
     )
+
+
+def _logged_out(content: bytes) -> RotaError:
+    """Return the refusal of a token that `rota login` left, with the way out."""
+    try:
+        _checked(401, content)
+    except Refused as refused:
+        return Refused(f"{refused}; log in again with `rota login`", 401)
+    raise AssertionError
 
 
 def _checked(status: int, content: bytes) -> Any:

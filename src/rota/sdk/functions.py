@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from rota.core.errors import RotaError
 from rota.sdk.client import Client
 from rota.sdk.place import data_folder
+from rota.sdk.shell_env import DEFAULT, shell_variables
 
 T = TypeVar("T")
 HEADROOM = 1.3
@@ -44,14 +45,20 @@ class Call(Generic[T]):
         self._attempts = 1
         self.id = client.submit(job, key=uuid.uuid4().hex)[0]
 
+    @property
+    def memory(self) -> int | None:
+        """The bytes of memory that its job may use; None if there is no limit, as in a function's first run."""
+        found = self._job["resources"].get("memory")
+        return None if found is None else int(found)
+
     def done(self) -> bool:
         """Return whether the job has ended; a job that ran out of memory is first submitted again."""
         job = self._client.job(self.id)
         if job["state"] not in _FINAL:
             return False
-        if job["failure"] == RAN_OUT and job["state"] == "failed" and self._attempts < MAX_ATTEMPTS:
-            requested = int(self._job["resources"]["memory"])
-            self._job["resources"]["memory"] = requested * 2
+        limit = self.memory
+        if job["failure"] == RAN_OUT and job["state"] == "failed" and self._attempts < MAX_ATTEMPTS and limit:
+            self._job["resources"]["memory"] = limit * 2
             self._attempts += 1
             self.id = self._client.submit(self._job, key=uuid.uuid4().hex)[0]
             return False
@@ -69,12 +76,19 @@ class Call(Generic[T]):
             _remember(self._known, int(job["usage"]["memory_bytes"]))
         answer = self._folder / "answer.pickle"
         if not answer.exists():
-            raise JobFailed(f"job {self.id} {job['state']}: {job['message'] or 'it left no result'}")
+            limit = "" if self.memory is None or job["failure"] != RAN_OUT else f"; {self._limit()}"
+            raise JobFailed(f"job {self.id} {job['state']}: {job['message'] or 'it left no result'}{limit}")
         worked, value = pickle.loads(answer.read_bytes())
         if not worked:
             raise value
         result: T = value
         return result
+
+    def _limit(self) -> str:
+        return (
+            f"its memory was limited to {(self.memory or 0) >> 20} MiB after {self._attempts} attempts, which follows "
+            "from the peak of earlier runs unless you set it; give memory=BYTES"
+        )
 
     def cancel(self) -> None:
         """Cancel the job."""
@@ -90,7 +104,12 @@ def submit(
     job: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> Call[T]:
-    """Run a function as a job of the manager on this machine. `job` gives further fields of a job file."""
+    """Run a function as a job of the manager on this machine. `job` gives further fields of a job file.
+
+    `memory` is the most that it may use, in bytes. Without it, the first run has no limit, and later runs of the same
+    function are limited to the peak of earlier ones and 30% more, at least 64 MiB; `Call.memory` says to how much.
+    A run that exceeds the limit is killed, and submitted again with twice as much, up to twice.
+    """
     import cloudpickle
 
     name = f"{function.__module__}.{function.__qualname__}"
@@ -102,14 +121,16 @@ def submit(
     wanted = memory or _memory_request(known)
     resources: dict[str, Any] = {"gpus": gpus, **({} if wanted is None else {"memory": wanted})}
     shown = "".join(char if char.isalnum() or char in "._-" else "-" for char in function.__qualname__).strip("-._")
+    manager = client or Client()
     request = {
         "run": [sys.executable, "-m", "rota.sdk.call", str(folder)],
         "name": (shown or "function")[:128],
         "workdir": str(Path.cwd()),
         **(job or {}),
         "resources": resources,
+        "env": {**shell_variables(DEFAULT, url=manager.url), **(job or {}).get("env", {})},
     }
-    return Call(client or Client(), request, folder, known)
+    return Call(manager, request, folder, known)
 
 
 def _memory_request(known: Path) -> int | None:

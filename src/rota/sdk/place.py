@@ -7,6 +7,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+SIGN = "manager.json"
+MACHINE_FOLDER = Path("/run/rota")
+"""Where a manager that is a service of the machine writes its address, for all users."""
+
 
 def data_folder() -> Path:
     """Return the default folder of the manager's database and the jobs' files."""
@@ -31,31 +35,61 @@ class ManagerAddress:
     cacert: str | None = None
 
 
-def write_sign(address: ManagerAddress, data: Path) -> Path:
-    """Write the manager's address, for commands to find."""
-    path = state_folder() / "manager.json"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f".manager.{os.getpid()}")
-    value = {"url": address.url, "cacert": address.cacert, "pid": os.getpid(), "data": str(data)}
-    draft.write_text(json.dumps(value), encoding="utf-8")
-    draft.replace(path)
-    return path
+def write_sign(address: ManagerAddress, data: Path) -> None:
+    """Write the manager's address, for commands of the same user to find; that of a service, for those of all users."""
+    value = json.dumps({"url": address.url, "cacert": address.cacert, "pid": os.getpid(), "data": str(data)})
+    folders = [state_folder()]
+    if _is_service():
+        folders.append(MACHINE_FOLDER)
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700 if folder != MACHINE_FOLDER else 0o755)
+        draft = folder / f".manager.{os.getpid()}"
+        draft.write_text(value, encoding="utf-8")
+        draft.chmod(0o644)
+        draft.replace(folder / SIGN)
 
 
 def remove_sign() -> None:
     """Remove the address of this process; that of a manager started later stays."""
-    path = state_folder() / "manager.json"
-    try:
-        if json.loads(path.read_text(encoding="utf-8"))["pid"] == os.getpid():
-            path.unlink()
-    except (OSError, ValueError, KeyError, TypeError):
-        return
+    for path in (state_folder() / SIGN, MACHINE_FOLDER / SIGN):
+        try:
+            if json.loads(path.read_text(encoding="utf-8"))["pid"] == os.getpid():
+                path.unlink()
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
 
 
 def find_manager() -> ManagerAddress | None:
-    """Return the address of the manager that was last started here, or None."""
+    """Return the address of the manager that this user started last, or that of the machine's service, or None."""
+    own = _read_sign(state_folder() / SIGN)
+    if own is not None and _runs(own):
+        return own[0]
+    shared = _read_sign(MACHINE_FOLDER / SIGN) if _is_roots(MACHINE_FOLDER / SIGN) else None
+    found = shared or own
+    return None if found is None else found[0]
+
+
+def _read_sign(path: Path) -> tuple[ManagerAddress, int] | None:
+    """An address in a file, and the process that wrote it."""
     try:
-        value = json.loads((state_folder() / "manager.json").read_text(encoding="utf-8"))
-        return ManagerAddress(url=str(value["url"]), cacert=value.get("cacert"))
+        value = json.loads(path.read_text(encoding="utf-8"))
+        return ManagerAddress(url=str(value["url"]), cacert=value.get("cacert")), int(value.get("pid", 0))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _runs(found: tuple[ManagerAddress, int]) -> bool:
+    return found[1] == 0 or Path("/proc", str(found[1])).exists()
+
+
+def _is_roots(path: Path) -> bool:
+    """Whether only root can have written a file: commands send their token to the address in it."""
+    try:
+        return path.stat().st_uid == 0 and path.parent.stat().st_uid == 0 and not path.parent.stat().st_mode & 0o022
+    except OSError:
+        return False
+
+
+def _is_service() -> bool:
+    """Whether this process was started by systemd with the machine's folder for it."""
+    return str(MACHINE_FOLDER) in os.environ.get("RUNTIME_DIRECTORY", "").split(":")

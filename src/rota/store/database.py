@@ -9,28 +9,41 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, inspect, text
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy import Engine, create_engine, event, insert, inspect, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from rota.core.errors import RotaError
-from rota.store.schema import HEAD, metadata
+from rota.store.audit import START
+from rota.store.damage import RESTORE, is_damage, refuse_damaged
+from rota.store.schema import HEAD, audit_head, metadata
+
+_PATIENCE = {"connect_timeout": 3, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 2}
+"""How long a server that does not answer is waited for, in seconds."""
 
 
 def open_database(where: Path | str) -> Engine:
     """Open the database in a file, or at a URL such as `postgresql+psycopg://user@host/name`; create its tables."""
     url = f"sqlite:///{where}" if isinstance(where, Path) else where
     if isinstance(where, Path):
+        refuse_damaged(where)
         _make_private(where)
     try:
-        engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"), pool_size=8)
+        engine = create_engine(
+            url,
+            pool_pre_ping=not url.startswith("sqlite"),
+            pool_size=8,
+            connect_args=_PATIENCE if url.startswith("postgresql") else {},
+        )
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _make_durable)
             event.listen(engine, "begin", _begin)
         prepare(engine)
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         raise RotaError(f"database {_plain(url)!r} can't be used: {error}") from error
-    except OperationalError as error:
-        raise RotaError(f"database {_plain(url)!r} can't be opened: {error.orig}") from error
+    except DBAPIError as error:
+        why = " ".join(str(error.orig).split())
+        hint = f"; to restore it, {RESTORE}" if is_damage(error) else ""
+        raise RotaError(f"database {_plain(url)!r} can't be opened: {why}{hint}") from error
     return engine
 
 
@@ -49,6 +62,7 @@ def prepare(engine: Engine) -> None:
         tables = set(inspect(connection).get_table_names())
         if "jobs" not in tables:
             metadata.create_all(connection)
+            connection.execute(insert(audit_head), {"n": 0, "hash": START})
             connection.execute(text("CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) PRIMARY KEY)"))
             connection.execute(text("DELETE FROM alembic_version"))
             connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})

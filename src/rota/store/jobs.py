@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Row, func, or_, select
+from sqlalchemy import ColumnElement, Engine, FromClause, Row, func, or_, select
 
 from rota.store.schema import jobs
 
 Json = dict[str, Any]
 FINAL = ("succeeded", "failed", "cancelled")
+_members = jobs.alias("members")
 _LISTED = [column for column in jobs.c if column.name not in ("job", "live")]
 
 
@@ -24,6 +25,10 @@ class Query:
     live_only: bool = False
     tenants: tuple[str, ...] | None = None
     name: str | None = None
+    array: str | None = None
+    """Only the jobs of this array."""
+    collapsed: bool = False
+    """Whether the first of the matching jobs of an array stands for all of them."""
     before: int | None = None
     limit: int = 100
 
@@ -36,10 +41,60 @@ class JobSearch:
     tenants: tuple[str, ...] | None = None
     text: str = ""
     """Matches a part of the name or owner, or the whole id."""
+    array: str | None = None
+    """Only the jobs of this array; without it, the first matching job of an array stands for all of them."""
     order: str = "seq"
     descending: bool = True
     offset: int = 0
     limit: int = 50
+
+
+def _where(query: Query, of: FromClause = jobs) -> list[ColumnElement[bool]]:
+    """The conditions of a page."""
+    wanted: list[ColumnElement[bool]] = []
+    if query.live_only:
+        wanted.append(of.c.state.not_in(FINAL))
+    if query.states:
+        wanted.append(of.c.state.in_(query.states))
+    if query.tenants is not None:
+        wanted.append(of.c.tenant.in_(query.tenants))
+    if query.name is not None:
+        wanted.append(of.c.name == query.name)
+    if query.array is not None:
+        wanted.append(of.c.array_id == query.array)
+    return wanted
+
+
+def _matching(search: JobSearch, of: FromClause = jobs) -> list[ColumnElement[bool]]:
+    """The conditions of a search."""
+    wanted: list[ColumnElement[bool]] = []
+    if search.states:
+        wanted.append(of.c.state.in_(search.states))
+    if search.tenants is not None:
+        wanted.append(of.c.tenant.in_(search.tenants))
+    if search.array is not None:
+        wanted.append(of.c.array_id == search.array)
+    if search.text:
+        text = search.text
+        wanted.append(
+            or_(
+                of.c.id == text,
+                of.c.name.icontains(text, autoescape=True),
+                of.c.owner.icontains(text, autoescape=True),
+            )
+        )
+    return wanted
+
+
+def _first_of_array(matching: Sequence[ColumnElement[bool]]) -> ColumnElement[bool]:
+    """Whether a job is in no array, or the first of the matching ones in its array."""
+    first = (
+        select(func.min(_members.c.seq))
+        .where(_members.c.array_id == jobs.c.array_id, *matching)
+        .correlate(jobs)
+        .scalar_subquery()
+    )
+    return or_(jobs.c.array_id.is_(None), jobs.c.seq == first)
 
 
 class JobRecords:
@@ -55,36 +110,34 @@ class JobRecords:
 
     def page(self, query: Query) -> Sequence[Row[Any]]:
         """Return a page of jobs, newest first."""
-        wanted = select(*_LISTED).order_by(jobs.c.seq.desc()).limit(query.limit)
-        if query.live_only:
-            wanted = wanted.where(jobs.c.state.not_in(FINAL))
-        if query.states:
-            wanted = wanted.where(jobs.c.state.in_(query.states))
-        if query.tenants is not None:
-            wanted = wanted.where(jobs.c.tenant.in_(query.tenants))
-        if query.name is not None:
-            wanted = wanted.where(jobs.c.name == query.name)
+        wanted = _where(query)
+        if query.collapsed and query.array is None:
+            wanted.append(_first_of_array(_where(query, _members)))
         if query.before is not None:
-            wanted = wanted.where(jobs.c.seq < query.before)
+            wanted.append(jobs.c.seq < query.before)
+        found = select(*_LISTED).where(*wanted).order_by(jobs.c.seq.desc()).limit(query.limit)
         with self._engine.connect() as connection:
-            return connection.execute(wanted).all()
+            return connection.execute(found).all()
+
+    def array_counts(self, arrays: Collection[str]) -> dict[str, dict[str, int]]:
+        """Return the number of jobs by state of each array."""
+        wanted = (
+            select(jobs.c.array_id, jobs.c.state, func.count())
+            .where(jobs.c.array_id.in_(arrays))
+            .group_by(jobs.c.array_id, jobs.c.state)
+        )
+        found: dict[str, dict[str, int]] = {}
+        if arrays:
+            with self._engine.connect() as connection:
+                for array_id, state, count in connection.execute(wanted):
+                    found.setdefault(array_id, {})[state] = int(count)
+        return found
 
     def find(self, search: JobSearch) -> tuple[Sequence[Row[Any]], int]:
         """Return a slice of the matching jobs, and the total number of matches."""
-        wanted: list[ColumnElement[bool]] = []
-        if search.states:
-            wanted.append(jobs.c.state.in_(search.states))
-        if search.tenants is not None:
-            wanted.append(jobs.c.tenant.in_(search.tenants))
-        if search.text:
-            text = search.text
-            wanted.append(
-                or_(
-                    jobs.c.id == text,
-                    jobs.c.name.icontains(text, autoescape=True),
-                    jobs.c.owner.icontains(text, autoescape=True),
-                )
-            )
+        wanted = _matching(search)
+        if search.array is None:
+            wanted.append(_first_of_array(_matching(search, _members)))
         column = jobs.c[search.order]
         order = column.desc().nulls_last() if search.descending else column.asc().nulls_last()
         found = select(*_LISTED).where(*wanted).order_by(order, jobs.c.seq.desc())
@@ -108,19 +161,23 @@ class JobRecords:
         with self._engine.connect() as connection:
             return list(connection.execute(wanted).scalars())
 
-    def past_runs(self, limit: int = 2000) -> dict[tuple[str, str], list[float]]:
-        """Return the run times of the latest successful jobs, by tenant and name."""
+    def ended_since(self, since_s: float, limit: int) -> Sequence[Any]:
+        """Return the jobs that ended at or after a time, latest first: id, times, job, job file and counters."""
+        columns = (jobs.c.id, jobs.c.submitted_s, jobs.c.ended_s, jobs.c.job, jobs.c.spec, jobs.c.live)
         wanted = (
-            select(jobs.c.tenant, jobs.c.name, jobs.c.started_s, jobs.c.ended_s)
-            .where(jobs.c.state == "succeeded", jobs.c.started_s.is_not(None))
-            .order_by(jobs.c.seq.desc())
+            select(*columns)
+            .where(jobs.c.state.in_(FINAL), jobs.c.ended_s >= since_s)
+            .order_by(jobs.c.ended_s.desc())
             .limit(limit)
         )
-        found: dict[tuple[str, str], list[float]] = {}
         with self._engine.connect() as connection:
-            for row in connection.execute(wanted):
-                found.setdefault((row.tenant, row.name), []).append(row.ended_s - row.started_s)
-        return found
+            return connection.execute(wanted).all()
+
+    def specs_of_unfinished(self) -> Mapping[str, str]:
+        """Return the job files of unfinished jobs as stored, by id."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(jobs.c.id, jobs.c.spec).where(jobs.c.state.not_in(FINAL))).all()
+        return {row.id: row.spec for row in rows}
 
     def succeeded(self, since_s: float, limit: int) -> Sequence[Any]:
         """Return the jobs that succeeded since a time, newest first, with their requests and run times."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,12 +11,19 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
 
+from rota.store.audit import append_audit
+from rota.store.forecasts import ForecastRecords, write_forecasts
 from rota.store.jobs import FINAL, JobRecords, Json
-from rota.store.schema import answers, audit, jobs, memory, nodes, segments, settings, steps
+from rota.store.schema import answers, jobs, memory, nodes, segments, settings, steps
+from rota.store.sealing import Sealer
 
 SMALL = 64
-_NEW_JOB, _NEW_STEP, _NEW_AUDIT = insert(jobs), insert(steps), insert(audit)
-_REVISE = update(jobs).where(jobs.c.id == bindparam("key")).values(job=bindparam("new_job"), spec=bindparam("new_spec"))
+_NEW_JOB, _NEW_STEP = insert(jobs), insert(steps)
+_REVISE = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("key"))
+    .values(job=bindparam("new_job"), spec=bindparam("new_spec"), name=bindparam("new_name"))
+)
 
 
 @dataclass(slots=True)
@@ -27,14 +35,23 @@ class WriteBatch:
     steps: list[Json] = field(default_factory=list)
     answers: list[Json] = field(default_factory=list)
     revised_jobs: list[Json] = field(default_factory=list)
-    """Jobs whose request changes: `key`, `new_job` and `new_spec`."""
+    """Jobs whose request changes: `key`, `new_job`, `new_spec` and `new_name`."""
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[Json] = field(default_factory=list)
     memory: str | None = None
     """The policy's memory as JSON, if it is to be written."""
     settings: dict[str, str] = field(default_factory=dict)
+    forecasts: list[Json] = field(default_factory=list)
+    """New forecasts."""
+    outcomes: list[Json] = field(default_factory=list)
+    """What became of jobs that were forecast: `key`, `state`, `started_s` and `ended_s`."""
     segment: tuple[int, Json] | None = None
     """A new journal segment that begins with these steps: the number of the first, and the header."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return self == WriteBatch()
 
     @property
     def is_small(self) -> bool:
@@ -45,8 +62,13 @@ class WriteBatch:
 class Records(JobRecords):
     """The database of a manager. One batch is written at a time; any thread may read."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, sealer: Sealer | None = None) -> None:
         super().__init__(engine)
+        self.forecasts = ForecastRecords(engine)
+        self._sealer = sealer
+        """Encrypts secrets as they are written; only the manager has one, readers of the database have none."""
+        place = engine.url.database if engine.dialect.name == "sqlite" else None
+        self._file = None if not place or place == ":memory:" else (place, _identity(place))
         self._change = (
             update(jobs)
             .where(jobs.c.id == bindparam("key"))
@@ -74,12 +96,17 @@ class Records(JobRecords):
         """Whether the database is local, so that writing in a separate thread would cost more than it saves."""
         return self._engine.dialect.name == "sqlite"
 
-    def write(self, batch: WriteBatch) -> Callable[[], None]:
-        """Write a batch atomically; it is durable once the returned function has been called."""
+    def write(self, *batches: WriteBatch, again: bool = False) -> Callable[[], None]:
+        """Write batches atomically; they are durable once the returned function has been called.
+
+        `again`: an earlier try failed, maybe only after it was durable; a batch whose first step is there is left out.
+        """
         connection = self._engine.connect()
         try:
             connection.begin()
-            self._write(connection, batch)
+            for batch in batches:
+                if not (again and batch.steps and self._has_step(connection, batch.steps[0]["n"])):
+                    self._write(connection, batch)
         except BaseException:
             connection.close()
             raise
@@ -90,13 +117,18 @@ class Records(JobRecords):
 
         return make_durable
 
+    def _has_step(self, connection: Connection, number: int) -> bool:
+        return connection.execute(select(steps.c.n).where(steps.c.n == number)).first() is not None
+
     def _write(self, connection: Connection, batch: WriteBatch) -> None:
         if batch.new_jobs:
-            connection.execute(_NEW_JOB, batch.new_jobs)
+            new = [{**row, "spec": self._seal(row["spec"], row["id"])} for row in batch.new_jobs]
+            connection.execute(_NEW_JOB, new)
         if batch.changed_jobs:
             connection.execute(self._change, batch.changed_jobs)
         if batch.revised_jobs:
-            connection.execute(_REVISE, batch.revised_jobs)
+            revised = [{**row, "new_spec": self._seal(row["new_spec"], row["key"])} for row in batch.revised_jobs]
+            connection.execute(_REVISE, revised)
         if batch.segment is not None:
             first, header = batch.segment
             connection.execute(delete(segments).where(segments.c.first_step == first))
@@ -108,14 +140,22 @@ class Records(JobRecords):
         for node_id, drained in batch.drained.items():
             connection.execute(delete(nodes).where(nodes.c.id == node_id))
             connection.execute(insert(nodes), {"id": node_id, "drained": int(drained)})
-        if batch.audit:
-            connection.execute(_NEW_AUDIT, batch.audit)
+        append_audit(connection, batch.audit)
         for key, value in batch.settings.items():
             connection.execute(delete(settings).where(settings.c.key == key))
             connection.execute(insert(settings), {"key": key, "value": value})
+        if batch.forecasts or batch.outcomes:
+            write_forecasts(connection, batch.forecasts, batch.outcomes)
         if batch.memory is not None:
             connection.execute(delete(memory))
             connection.execute(insert(memory), {"body": batch.memory})
+
+    def _seal(self, spec: str, job_id: str) -> str:
+        return spec if self._sealer is None else self._sealer.seal(spec, job_id)
+
+    def opened_spec(self, row: Row[Any]) -> str:
+        """Return the job file of a job's row with its secrets, where this process has the key."""
+        return str(row.spec) if self._sealer is None else self._sealer.unseal(row.spec, row.id)
 
     # -- what a restart needs --------------------------------------------------------------------
 
@@ -204,6 +244,12 @@ class Records(JobRecords):
                     high = middle
         return low
 
+    def last_steps(self, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return the latest steps with a number above one, in order, with their numbers."""
+        wanted = select(steps.c.n, steps.c.body).where(steps.c.n > after).order_by(steps.c.n.desc()).limit(limit)
+        with self._engine.connect() as connection:
+            return [(row.n, row.body) for row in reversed(connection.execute(wanted).all())]
+
     def steps_about(self, job_id: str, first: int, before: int) -> Sequence[str]:
         """Return the steps from `first` up to `before` that name a job."""
         named = steps.c.body.contains(f'"{job_id}"', autoescape=True)
@@ -221,6 +267,7 @@ class Records(JobRecords):
         old = jobs.c.state.in_(FINAL) & (jobs.c.ended_s < at_s) & (jobs.c.seq < self.next_seq() - 1)
         kept_segments = self.segments()
         over = [first for (first, _), (_, header) in pairwise(kept_segments) if header["snapshot"]["now_s"] < at_s]
+        self.forecasts.drop_before(at_s)
         with self._engine.begin() as connection:
             connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
             deleted = list(connection.execute(select(jobs.c.id).where(old)).scalars())
@@ -239,16 +286,22 @@ class Records(JobRecords):
             row = connection.execute(select(answers).where(answers.c.key == key)).first()
         return None if row is None else (row.digest, json.loads(row.answer))
 
-    def audit(self, limit: int) -> Sequence[Row[Any]]:
-        """Return the audit log, newest first."""
-        with self._engine.connect() as connection:
-            return connection.execute(select(audit).order_by(audit.c.n.desc()).limit(limit)).all()
-
     def ping(self) -> None:
-        """Raise if the database does not answer."""
+        """Raise if the database does not answer, or if its file is no longer the one that was opened."""
+        if self._file is not None and _identity(self._file[0]) != self._file[1]:
+            raise FileNotFoundError(f"the database {self._file[0]} was removed or replaced while it was in use")
         with self._engine.connect() as connection:
             connection.execute(select(1))
 
     def close(self) -> None:
         """Close the connections to the database."""
         self._engine.dispose()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from all others; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

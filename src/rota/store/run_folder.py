@@ -38,6 +38,12 @@ def attempt_folder(home: Path, job_id: JobId, attempt: int) -> Path:
     return home / "runs" / job_id / str(attempt)
 
 
+def stop_causes(home: Path, job_id: JobId, attempt: int) -> set[str]:
+    """Return why the tasks of an attempt were ordered to stop."""
+    orders = attempt_folder(home, job_id, attempt).glob("*/stop.json")
+    return {str(order.get("cause", "")) for path in orders if (order := read_json(path)) is not None}
+
+
 def shared_folder(home: Path, job_id: JobId) -> Path:
     """The folder that is a job's own, over all of its attempts; its tasks may write there."""
     return home / "runs" / job_id / "shared"

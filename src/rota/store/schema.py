@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0004"
+HEAD = "0008"
 """The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
@@ -27,6 +27,7 @@ jobs = Table(
     Column("name", String(128), nullable=False),
     Column("tenant", String(128), nullable=False),
     Column("owner", String(128), nullable=False, server_default=""),
+    Column("account", String(64)),
     Column("state", String(16), nullable=False),
     Column("submitted_s", Float(53), nullable=False),
     Column("started_s", Float(53)),
@@ -40,9 +41,11 @@ jobs = Table(
     Column("message", Text, nullable=False, server_default=""),
     Column("failure", String(32)),
     Column("version", Integer, nullable=False, server_default="0"),
+    Column("array_id", String(64)),
     Index("jobs_by_state", "state", "seq"),
     Index("jobs_by_tenant", "tenant", "seq"),
     Index("jobs_by_name", "name", "seq"),
+    Index("jobs_by_array", "array_id", "seq"),
 )
 
 segments = Table(
@@ -92,6 +95,15 @@ tokens = Table(
     Column("created_s", Float(53), nullable=False),
     Column("expires_s", Float(53)),
     Column("revoked_s", Float(53)),
+    Column("account", String(64)),
+)
+
+identities = Table(
+    "identities",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("issuer", String(512), nullable=False),
+    Column("subject", String(256), nullable=False),
 )
 
 audit = Table(
@@ -103,6 +115,14 @@ audit = Table(
     Column("what", String(64), nullable=False),
     Column("thing", String(256), nullable=False),
     Column("detail", Text, nullable=False, server_default=""),
+    Column("hash", String(64), nullable=False, server_default=""),
+)
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("n", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
 )
 
 settings = Table(
@@ -110,4 +130,24 @@ settings = Table(
     metadata,
     Column("key", String(64), primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+forecasts = Table(
+    "forecasts",
+    metadata,
+    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("job_id", String(64), nullable=False),
+    Column("tenant", String(128), nullable=False),
+    Column("cause", String(16), nullable=False),
+    Column("policy", String(256), nullable=False),
+    Column("basis", String(64), nullable=False),
+    Column("gpus", Float(53), nullable=False),
+    Column("made_s", Float(53), nullable=False),
+    Column("start", Text),
+    Column("end", Text),
+    Column("state", String(16)),
+    Column("started_s", Float(53)),
+    Column("ended_s", Float(53)),
+    Index("forecasts_by_job", "job_id"),
+    Index("forecasts_by_time", "made_s"),
 )

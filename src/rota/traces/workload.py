@@ -22,13 +22,21 @@ class Submission:
     """A job, the moment of its submission, and its true outcome.
 
     `job.work` is what the job says of itself; it really ends with `outcome` once the fraction `ends_at` of
-    that work is done (a job cancelled early, or one that fails on the way, ends below 1).
+    that work is done (a job cancelled early, or one that fails on the way, ends below 1). `hidden_work` is the
+    true work of a job that does not say it.
     """
 
     job: Job
     submit_s: float
     outcome: Outcome = Outcome.SUCCEEDED
     ends_at: float = 1.0
+    hidden_work: float | None = None
+
+    @property
+    def target(self) -> float:
+        """Work after which the job really ends."""
+        work = self.job.work if self.hidden_work is None else self.hidden_work
+        return (work or 0.0) * self.ends_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.api.access import Principal
 from rota.core.model.job import JobId, NodeId
-from rota.live.loop.requests import Asker
+from rota.live.intake.audit_entry import Asker
 from rota.web.page_context import PageContext
 from rota.web.parts.basics import confirm
 
@@ -29,7 +29,7 @@ async def act_on_job(context: PageContext, row: Any, action: str) -> bool:
         return False
 
     def carry_out(principal: Principal, asker: Asker) -> Awaitable[None]:
-        principal.must_change(row.tenant)
+        principal.must_act_on(row.tenant, row.owner, row.id)
         requests = context.service.requests
         handlers = {"cancel": requests.cancel, "hold": requests.hold, "release": requests.release}
         return handlers[action](JobId(row.id), asker)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from rota.core.errors import RotaError
 from rota.files.auto import unsettled
-from rota.files.document import parse_yaml
 from rota.files.job import MASK, masked
+from rota.files.yaml_input import parse_yaml
 
 Json = dict[str, Any]
 MAX_TEXT = 65536
+MAX_VALUES = 3000
+"""Values in an edited job file: reading them takes a few hundredths of a second."""
 START: Json = {"name": "my-job", "resources": {"gpus": 1}, "run": "echo hello from $ROTA_NODE; sleep 30"}
 
 
@@ -23,7 +24,7 @@ def values_of(text: str) -> Json:
     """Parse the text of a job file; raises `RotaError` naming the line or field that is wrong."""
     if len(text) > MAX_TEXT:
         raise RotaError(f"the job file is longer than {MAX_TEXT >> 10} KiB")
-    found = parse_yaml(text, Path("job"))
+    found = parse_yaml(text, "job", most_values=MAX_VALUES)
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -34,7 +35,7 @@ def values_of(text: str) -> Json:
 def plain_values(values: Json) -> Json:
     """Return the values as plain JSON, ready to submit; the manager validates them."""
     try:
-        plain: Json = json.loads(json.dumps(values, default=_plain))
+        plain: Json = json.loads(json.dumps(values, default=_plain, allow_nan=False))
     except (ValueError, TypeError, RecursionError) as error:
         raise RotaError(f"job: can't be written as JSON: {str(error)[:200]}") from error
     return plain

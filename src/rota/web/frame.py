@@ -16,6 +16,7 @@ NAVIGATION = (
     ("/cluster", "Cluster", "dns"),
     ("/tenants", "Tenants", "groups"),
     ("/what-if", "What-if", "alt_route"),
+    ("/truth", "Truth", "fact_check"),
     ("/submit", "Submit", "add_circle"),
     ("/audit-log", "Audit log", "history"),
 )

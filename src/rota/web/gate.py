@@ -6,23 +6,24 @@ NiceGUI is imported by the first request that needs it, so that it does not slow
 from __future__ import annotations
 
 import asyncio
+import secrets
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from rota.api.access import Unknown, digest_of, is_local
-from rota.api.app import Asgi, Message, Receive, Send
+from rota.api.access import is_local
+from rota.api.guard.cross_site import is_foreign
+from rota.api.limits.asgi import Asgi, Message, Receive, Send
 from rota.api.service import Service
-from rota.web.login import login_page
-from rota.web.sessions import COOKIE, LIFETIME_S, Sessions, Visitor
+from rota.web.login_requests import LOGIN_PATHS, LoginRequests
+from rota.web.sessions import COOKIE, SECURE_COOKIE, Sessions, Visitor
 
-PAGES = ("/", "/jobs", "/cluster", "/tenants", "/what-if", "/submit", "/audit-log")
+PAGES = ("/", "/jobs", "/cluster", "/tenants", "/what-if", "/truth", "/submit", "/audit-log")
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
-MAX_LOGIN_BYTES = 4096
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; "
@@ -39,6 +40,7 @@ class Gate:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._sessions = Sessions()
+        self._logins = LoginRequests(service, self._sessions)
         self._site: Asgi | None = None
         self._loading = asyncio.Lock()
 
@@ -51,9 +53,11 @@ class Gate:
             if refusal is not None:
                 await send({"type": "websocket.close", "code": 1008})
                 return
-        elif refusal is None and path in ("/login", "/logout"):
-            refusal = await self._log_in_or_out(Request(scope, receive))
+        elif refusal is None and path in LOGIN_PATHS:
+            refusal = await self._logins.answer(Request(scope, receive))
         send_with_headers = _with_headers(send)
+        if refusal is None and not visitor.session and _is_page(path) and not self._service.access.required:
+            send_with_headers = self._with_name(scope, send_with_headers)
         if refusal is not None:
             await refusal(scope, receive, send_with_headers)
             return
@@ -64,8 +68,23 @@ class Gate:
             cookies = SimpleCookie(Headers(scope=scope).get("cookie", ""))
         except CookieError:
             cookies = SimpleCookie()
-        session = cookies[COOKIE].value if COOKIE in cookies else ""
+        name = SECURE_COOKIE if self._logins.is_secure(HTTPConnection(scope)) else COOKIE
+        session = cookies[name].value if name in cookies else ""
         return Visitor(self._service.access, self._sessions, session)
+
+    def _with_name(self, scope: Any, send: Send) -> Send:
+        """Give a browser that needs no login a session's name: its pages then belong to it alone."""
+        name = secrets.token_urlsafe(32)
+        scope["rota.visitor"] = Visitor(self._service.access, self._sessions, name)
+
+        async def send_with_name(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).append(
+                    "set-cookie", f"{COOKIE}={name}; HttpOnly; Path=/; SameSite=strict"
+                )
+            await send(message)
+
+        return send_with_name
 
     def _refusal(self, scope: Any, path: str, visitor: Visitor) -> Response | None:
         """Return the response that refuses the request, or None if it is allowed."""
@@ -73,9 +92,9 @@ class Gate:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._service.access.required and not is_local(host):
             return JSONResponse({"error": "this manager accepts requests from this machine only"}, status_code=403)
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and is_foreign(origin, host):
             return JSONResponse({"error": "cross-origin requests are not allowed"}, status_code=403)
-        if path in ("/login", "/logout"):
+        if path in LOGIN_PATHS:
             return None
         if path.startswith(ASSETS):
             is_socket = path.startswith("/_nicegui_ws")
@@ -84,39 +103,13 @@ class Gate:
                 if is_socket and not visitor.is_known()
                 else None
             )
-        if path not in PAGES and not path.startswith("/jobs/"):
+        if not _is_page(path):
             return JSONResponse({"error": "no such page"}, status_code=404)
         if scope["method"] not in ("GET", "HEAD"):
             return JSONResponse({"error": "pages accept GET and HEAD only"}, status_code=405)
-        return None if visitor.is_known() else RedirectResponse("/login", status_code=303)
-
-    async def _log_in_or_out(self, request: Request) -> Response:
-        visitor: Visitor = request.scope["rota.visitor"]
-        if request.url.path == "/logout":
-            if request.method != "POST":
-                return RedirectResponse("/", status_code=303)
-            self._sessions.close(visitor.session)
-            logged_out = RedirectResponse("/login", status_code=303)
-            logged_out.delete_cookie(COOKIE)
-            return logged_out
-        if request.method != "POST":
-            return RedirectResponse("/", status_code=303) if visitor.is_known() else HTMLResponse(login_page())
-        form = parse_qs((await request.body())[:MAX_LOGIN_BYTES].decode("utf-8", "replace"))
-        token_digest = digest_of(form.get("token", [""])[0].strip())
-        try:
-            self._service.access.holder(token_digest)
-        except Unknown as error:
-            return HTMLResponse(login_page(str(error)), status_code=401)
-        logged_in = RedirectResponse("/", status_code=303)
-        logged_in.set_cookie(
-            COOKIE,
-            self._sessions.open(token_digest),
-            max_age=int(LIFETIME_S),
-            httponly=True,
-            samesite="lax",
-            secure=request.url.scheme == "https",
-        )
-        return logged_in
+        if visitor.is_known():
+            return None
+        return RedirectResponse("/login" if path == "/" else f"/login?next={quote(path, safe='')}", status_code=303)
 
     async def _pages(self) -> Asgi:
         async with self._loading:
@@ -124,6 +117,10 @@ class Gate:
                 module = await asyncio.to_thread(_load)
                 self._site = await module.open_site(self._service)
         return self._site
+
+
+def _is_page(path: str) -> bool:
+    return path in PAGES or path.startswith("/jobs/")
 
 
 def _load() -> Any:

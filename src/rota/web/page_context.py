@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from fastapi import Request
 from nicegui import context, ui
+from sqlalchemy.exc import DBAPIError
 
 from rota.api.access import AccessRole, Principal, Unknown
 from rota.api.service import Service
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
-from rota.live.loop.control import News
-from rota.live.loop.requests import Asker
+from rota.live.intake.audit_entry import Asker
+from rota.live.loop.entry import News
 from rota.live.views.recent import Recent
 from rota.live.views.tenant_usage import TenantGuarantee, TenantUse
 from rota.live.workers.whatif import WhatIf
@@ -85,7 +86,7 @@ class PageContext:
         """Carry out an action as the visitor and notify of the outcome; return whether it succeeded."""
         try:
             principal = self.principal()
-            await action(principal, Asker(name=principal.name))
+            await action(principal, principal.asker)
         except Unknown:
             ui.navigate.to("/login")
             return False
@@ -115,7 +116,11 @@ class PageContext:
                 return
             if changed[0] or time.monotonic() - last_s[0] > every_s:
                 changed[0] = False
-                await update()
+                try:
+                    await update()
+                except DBAPIError as error:  # the page stays as it was, and is updated when the database is back
+                    changed[0] = True
+                    self.service.control.storage.fails(error)
                 last_s[0] = time.monotonic()
 
         context.client.on_delete(self.service.control.listen(on_news))

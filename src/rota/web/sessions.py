@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
-import time
 from dataclasses import dataclass
 
 from rota.api.access import OWNER, Access, Principal, Unknown, digest_of
+from rota.store import clock
 
 COOKIE = "rota_session"
+SECURE_COOKIE = "__Host-rota_session"
+"""The cookie's name over TLS: browsers take it from this very host only, not from a sibling."""
+LOGIN_COOKIE = "rota_login"
+"""A secret that binds a login by single sign-on to the browser in which it was begun."""
 LIFETIME_S = 12 * 3600.0
 MAX_SESSIONS = 10_000
 
@@ -21,7 +26,7 @@ class Sessions:
 
     def open(self, token_digest: str) -> str:
         """Open a session for the holder of a token; return the id for the browser's cookie."""
-        now_s = time.time()
+        now_s = clock.now_s()
         self._open = {name: entry for name, entry in self._open.items() if entry[1] > now_s}
         while len(self._open) >= MAX_SESSIONS:
             del self._open[next(iter(self._open))]
@@ -32,11 +37,12 @@ class Sessions:
     def token(self, name: str) -> str | None:
         """Return the digest of a session's token, or None if the session has expired or never existed."""
         token_digest, until_s = self._open.get(digest_of(name), ("", 0.0))
-        return token_digest if until_s > time.time() else None
+        return token_digest if until_s > clock.now_s() else None
 
-    def close(self, name: str) -> None:
-        """End a session."""
-        self._open.pop(digest_of(name), None)
+    def close(self, name: str) -> str | None:
+        """End a session; return the digest of its token, or None."""
+        found = self._open.pop(digest_of(name), None)
+        return None if found is None else found[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +69,7 @@ class Visitor:
         except Unknown:
             return False
         return True
+
+    def is_same_as(self, other: Visitor) -> bool:
+        """Whether another request is of the same session."""
+        return bool(self.session) and hmac.compare_digest(self.session.encode(), other.session.encode())

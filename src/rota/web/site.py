@@ -9,18 +9,20 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request
 
-from rota.api.app import Asgi
+from rota.api.limits.asgi import Asgi
 from rota.api.service import Service
 
 os.environ.setdefault("NICEGUI_STORAGE_PATH", os.devnull)  # keep NiceGUI from writing files of its own
 
 from nicegui import app as nicegui_app
+from nicegui import context as nicegui_context
 from nicegui import ui
 
 from rota.live.workers.whatif import WhatIf
+from rota.web.bound_pages import BoundPages
 from rota.web.frame import frame
 from rota.web.page_context import PageContext
-from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, whatif
+from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, truth, whatif
 
 BUILD_TIMEOUT_S = 20.0
 """How long building a page may take on a busy machine."""
@@ -33,6 +35,7 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/cluster", "Cluster", cluster.build),
     ("/tenants", "Tenants", tenants.build),
     ("/what-if", "What-if", whatif.build),
+    ("/truth", "Truth", truth.build),
     ("/submit", "Submit", submit.build),
     ("/audit-log", "Audit log", audit.build),
 )
@@ -45,8 +48,9 @@ async def open_site(service: Service) -> Asgi:
     def context(request: Request) -> PageContext:
         return PageContext(service=service, what_if=what_if, request=request)
 
+    bound = BoundPages(service.watch)
     for path, title, build in PAGES:
-        _add(path, title, build, context)
+        _add(path, title, build, context, bound)
     nicegui_app.add_static_files("/_rota", STATIC, max_cache_age=3600)
     site = FastAPI(openapi_url=None)
     ui.run_with(
@@ -60,15 +64,17 @@ async def open_site(service: Service) -> Asgi:
         reconnect_timeout=10.0,
         show_welcome_message=False,
     )
+    bound.guard()
     stack = AsyncExitStack()
     await stack.enter_async_context(site.router.lifespan_context(site))
     site.state.open = stack
     return site
 
 
-def _add(path: str, title: str, build: Build, context_for: Callable[[Request], PageContext]) -> None:
+def _add(path: str, title: str, build: Build, context_for: Callable[[Request], PageContext], bound: BoundPages) -> None:
     @ui.page(path, title=f"{title} · Rota", response_timeout=BUILD_TIMEOUT_S)
     async def page(request: Request) -> None:
         context = context_for(request)
+        bound.bind(nicegui_context.client, context.visitor)
         with frame(context, path):
             await build(context)

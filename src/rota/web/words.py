@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 
-STATES = ("running", "starting", "waiting", "suspended", "held", "succeeded", "failed", "cancelled")
+from rota.store import clock as manager_clock
+
+STATES = ("running", "starting", "waiting", "suspended", "preempted", "held", "succeeded", "failed", "cancelled")
 
 
 def duration(seconds: float | None) -> str:
@@ -30,7 +31,7 @@ def ago(at_s: float | None, now_s: float | None = None) -> str:
     """Format a time relative to now: `5m 3s ago`, `in 2h`, `now`."""
     if at_s is None:
         return "–"
-    passed_s = (time.time() if now_s is None else now_s) - at_s
+    passed_s = (manager_clock.now_s() if now_s is None else now_s) - at_s
     if abs(passed_s) < 2:
         return "now"
     return f"{duration(passed_s)} ago" if passed_s > 0 else f"in {duration(-passed_s)}"
@@ -38,14 +39,19 @@ def ago(at_s: float | None, now_s: float | None = None) -> str:
 
 def moment(at_s: float | None) -> str:
     """Format a time in full, in UTC."""
-    return "–" if at_s is None else datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return "–" if at_s is None else _date(at_s).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _date(at_s: float) -> datetime:
+    """Return a moment of the manager's clock as the wall clock has it."""
+    return datetime.fromtimestamp(manager_clock.shown_s(at_s), UTC)
 
 
 def clock(at_s: float | None) -> str:
     """Format a time of day in UTC, with the date unless it is today."""
     if at_s is None:
         return "–"
-    at, today = datetime.fromtimestamp(at_s, UTC), datetime.now(UTC)
+    at, today = _date(at_s), datetime.now(UTC)
     return at.strftime("%H:%M" if at.date() == today.date() else "%b %d, %H:%M")
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.drivers.local.cgroup import Cgroups, NoCgroups, find
+from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
+from rota.drivers.local.cgroup_search import find
+from rota.drivers.local.confinement.device_rules import DeviceNumber
 
 V2 = "0::/user.slice/rota.scope\n"
 MOUNT_V2 = "31 23 0:28 / {at} rw - cgroup2 cgroup2 rw\n"
@@ -32,7 +34,7 @@ def real(tmp_path: Path) -> Cgroups:
 
 @pytest.mark.slow
 def test_kernel_counts_what_a_task_takes_and_ends_what_is_left_of_it(real: Cgroups) -> None:
-    told = real.make("7/1/0", 500, 32 << 20)
+    told = real.make("7/1/0", TaskLimits(cpu_milli=500, memory_bytes=32 << 20))
     enter = " && ".join(f"echo $$ > {path}" for path in told["enter"])
     hungry = subprocess.run(
         ["sh", "-c", f"{enter} && exec python3 -c 'x = bytearray(100 << 20)'"], capture_output=True, check=False
@@ -52,37 +54,38 @@ def test_kernel_counts_what_a_task_takes_and_ends_what_is_left_of_it(real: Cgrou
 
 
 def test_what_nobody_knows_is_swept_away(real: Cgroups) -> None:
-    real.make("1/1/0", 0, 0)
-    real.make("2/1/0", 0, 0)
+    real.make("1/1/0", TaskLimits())
+    real.make("2/1/0", TaskLimits())
 
     real.sweep(["1/1/0"])
 
-    assert sorted(path.name for path in real.memory.iterdir() if path.is_dir()) == ["1-1-0"]
+    assert sorted(path.name for path in real.parents["memory"].iterdir() if path.is_dir()) == ["1-1-0"]
     real.sweep([])
-    assert not real.memory.exists()
+    assert not real.parents["memory"].exists()
 
 
 def test_second_version_writes_its_own_files(tmp_path: Path) -> None:
-    group = Cgroups(version=2, memory=tmp_path, cpu=tmp_path)
+    group = Cgroups(version=2, parents=dict.fromkeys(("memory", "cpu", "pids"), tmp_path))
     folder = tmp_path / "3-2-1"
     folder.mkdir()
     (folder / "memory.swap.max").write_text("max")
 
-    told = group.make("3/2/1", 1500, 1 << 30)
+    told = group.make("3/2/1", TaskLimits(cpu_milli=1500, memory_bytes=1 << 30, processes=99))
 
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
         "cpu.max": "150000 100000",
         "memory.max": str(1 << 30),
         "memory.oom.group": "1",
         "memory.swap.max": "0",
+        "pids.max": "99",
     }
     assert told == {"enter": [f"{folder}/cgroup.procs"], "kills": f"{folder}/memory.events"}
 
 
 def test_second_version_hands_controllers_down_again_after_everything_was_swept_away(tmp_path: Path) -> None:
-    group = Cgroups(version=2, memory=tmp_path / "rota-1", cpu=tmp_path / "rota-1")
+    group = Cgroups(version=2, parents=dict.fromkeys(("memory", "cpu"), tmp_path / "rota-1"))
 
-    group.make("1/1/0", 0, 0)
+    group.make("1/1/0", TaskLimits())
 
     assert (tmp_path / "rota-1" / "cgroup.subtree_control").read_text() == "+memory +cpu"
 
@@ -106,9 +109,9 @@ def test_manager_alone_in_its_cgroup_moves_into_a_leaf(tmp_path: Path, monkeypat
     found = find(tmp_path / "home", _proc(tmp_path, write))
 
     assert isinstance(found, Cgroups)
-    assert (found.version, found.memory.parent, found.keeps_cpus) == (2, own, True)
+    assert (found.version, found.parents["memory"].parent, found.keeps_cpus) == (2, own, True)
     assert (own / "rota-manager" / "cgroup.procs").read_text() == str(os.getpid())
-    assert (found.memory / "cgroup.subtree_control").read_text() == "+memory +cpu"
+    assert (found.parents["memory"] / "cgroup.subtree_control").read_text() == "+memory +cpu +pids"
 
 
 def _proc(tmp_path: Path, write: object) -> Path:
@@ -145,4 +148,114 @@ def test_own_folder_is_found_where_only_part_of_the_tree_is_mounted(tmp_path: Pa
     found = find(tmp_path, tree(tmp_path, "4:memory:/docker/abc/sub\n", mounts))
 
     assert isinstance(found, Cgroups)
-    assert (found.version, found.memory.parent, str(found)) == (1, at / "sub", "cgroup v1 (memory only)")
+    assert (found.version, found.parents["memory"].parent, str(found)) == (1, at / "sub", "cgroup v1: memory")
+    assert found.why == "cpu: not mounted; pids: not mounted; devices: not mounted"
+
+
+class FakeKernel:
+    """A tree of files that behaves as version 2 does: a cgroup with processes hands no controllers down."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_host: bool = False) -> None:
+        self.top = tmp_path / "fs"
+        self.top.mkdir()
+        self._write = Path.write_text
+        if not is_host:
+            self._write(self.top / "cgroup.type", "domain\n")
+        self.is_host = is_host
+        self._mkdir = Path.mkdir
+        self.group(self.top)
+        monkeypatch.setattr(Path, "write_text", lambda path, text: self.write(path, text))
+        monkeypatch.setattr(Path, "mkdir", lambda path, *args, **kwargs: self.mkdir(path, *args, **kwargs))
+        monkeypatch.setattr("rota.drivers.local.cgroup_search.Cgroups.remove", lambda self, token: None)
+        monkeypatch.setattr("rota.drivers.local.cgroup.attach", lambda folder, devices: None)
+
+    def group(self, folder: Path, *pids: int) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write(folder / "cgroup.controllers", "cpuset cpu io memory pids\n")
+        self._write(folder / "cgroup.procs", "".join(f"{pid}\n" for pid in pids))
+        return folder
+
+    def mkdir(self, path: Path, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None:
+        self._mkdir(path, mode, parents, exist_ok)
+        if path.is_relative_to(self.top) and not (path / "cgroup.procs").exists():
+            self._write(path / "cgroup.procs", "")
+
+    def write(self, path: Path, text: str) -> int:
+        if path.name == "cgroup.subtree_control":
+            busy = (path.parent / "cgroup.procs").read_text().split()
+            if busy and not (self.is_host and path.parent == self.top):
+                raise OSError(16, "Device or resource busy", str(path))
+        if path.name == "cgroup.procs":
+            for other in self.top.rglob("cgroup.procs"):
+                self._write(other, "".join(f"{pid}\n" for pid in other.read_text().split() if pid != text))
+            text = f"{path.read_text()}{text}\n"
+        return self._write(path, text)
+
+
+def test_in_a_container_all_processes_move_into_a_leaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that was started as a container: its cgroup, mounted as the top, holds more than the manager."""
+    kernel = FakeKernel(tmp_path, monkeypatch)
+    kernel.group(kernel.top, 1, 7, os.getpid())
+    mounts = f"31 23 0:28 / {kernel.top} rw - cgroup2 cgroup2 rw\n"
+
+    found = find(tmp_path / "home", tree(tmp_path, "0::/\n", mounts))
+
+    assert isinstance(found, Cgroups), found
+    assert str(found) == "cgroup v2: cpu, devices, memory, pids"
+    assert (kernel.top / "cgroup.procs").read_text() == ""
+    assert (kernel.top / "rota-others" / "cgroup.procs").read_text().split() == ["1", "7", str(os.getpid())]
+    assert (kernel.top / "cgroup.subtree_control").read_text() == "+memory +cpu +pids"
+
+
+def test_on_a_host_a_shared_session_stays_and_the_root_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = FakeKernel(tmp_path, monkeypatch, is_host=True)
+    kernel.group(kernel.top, 2)
+    session = kernel.group(kernel.top / "user.slice" / "session.scope", 44, os.getpid())
+    mounts = f"31 23 0:28 / {kernel.top} rw - cgroup2 cgroup2 rw\n"
+
+    found = find(tmp_path / "home", tree(tmp_path, "0::/user.slice/session.scope\n", mounts))
+
+    assert isinstance(found, Cgroups), found
+    assert found.parents["memory"].parent == kernel.top
+    assert (session / "cgroup.procs").read_text().split() == ["44", str(os.getpid())]
+
+
+def test_mount_that_can_be_written_is_preferred_to_a_read_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = FakeKernel(tmp_path, monkeypatch, is_host=True)
+    mounts = (
+        f"30 23 0:28 / {tmp_path / 'ro'} ro,nosuid - cgroup2 cgroup2 rw\n"
+        f"31 23 0:28 / {kernel.top} rw - cgroup2 cgroup2 rw\n"
+    )
+
+    found = find(tmp_path / "home", tree(tmp_path, "0::/\n", mounts))
+
+    assert isinstance(found, Cgroups), found
+    assert found.parents["memory"].parent == kernel.top
+
+
+def test_path_outside_of_the_mount_falls_back_to_its_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the cgroup namespace is another one's than the mount's."""
+    kernel = FakeKernel(tmp_path, monkeypatch)
+    mounts = f"31 23 0:28 / {kernel.top} rw - cgroup2 cgroup2 rw\n"
+
+    found = find(tmp_path / "home", tree(tmp_path, "0::/elsewhere/deep\n", mounts))
+
+    assert isinstance(found, Cgroups), found
+    assert found.parents["memory"].parent == kernel.top
+
+
+def test_fork_bomb_and_device_are_stopped_by_the_kernel(real: Cgroups) -> None:
+    if {"pids", "devices"} - real.parents.keys():
+        pytest.skip(f"not all controllers can be used here: {real.why}")
+    zero = DeviceNumber(kind="c", major=1, minor=5)
+    told = real.make("8/1/0", TaskLimits(processes=5, refused=(zero,)))
+    enter = " && ".join(f"echo $$ > {path}" for path in told["enter"])
+    script = f"{enter}; head -c1 /dev/zero 2>&1; for n in 1 2 3 4 5 6 7 8; do sleep 5 & done"
+
+    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    real.remove("8/1/0")
+
+    assert "Operation not permitted" in said.stdout
+    assert "annot fork" in said.stderr

@@ -16,6 +16,7 @@ from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, JobEnded, Started, StartFailed
 from rota.core.model.job import Elastic
 from rota.drivers.local.attempt_controller import AttemptController
+from rota.drivers.local.confinement.accounts import AccountMap
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_runner.processes import start_time
 
@@ -174,4 +175,4 @@ def test_task_runs_as_another_user_who_may_not_read_what_is_ours(tmp_path: Path)
         await until(lambda: bench.events(JobEnded))
         assert next(bench.folder().glob("output-*")).read_text() == "65534\n"
 
-    with_driver(tmp_path, course, user=(65534, 65534, ()))
+    with_driver(tmp_path, course, accounts=AccountMap(run_as={"*": "nobody"}))

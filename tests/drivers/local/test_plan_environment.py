@@ -12,7 +12,7 @@ from rota.core.model.job import Elastic, Job, JobId, Role
 from rota.core.model.ranks import TaskRank
 from rota.drivers.local.plan_environment import plan_variables
 from rota.files.job import job_file, job_of, launch_of
-from rota.live.loop.planned_models import planned_speeds, within_memory
+from rota.live.intake.planned_models import planned_speeds, within_memory
 from rota.planner.parallel.deployment import planned_speed
 
 CLUSTER = Cluster.uniform(("a100", 16, 8), ("v100", 8, 8))

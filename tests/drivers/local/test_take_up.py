@@ -42,7 +42,7 @@ class Orders:
     def start(self, order: LaunchOrder) -> None:
         self.made.append(("start", order.placement))
 
-    def find(self, order: LaunchOrder) -> None:
+    def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         self.made.append(("find", order.placement))
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:

@@ -11,8 +11,8 @@ import pytest
 from builders import on
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
-from rota.drivers.local import time_slicer
 from rota.drivers.local.time_slicer import LAPSE_S, QUANTUM_S, TimeSlicer
+from rota.store import clock
 
 
 class SlicerBench:
@@ -63,7 +63,7 @@ class SlicerBench:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> SlicerBench:
     made = SlicerBench()
-    monkeypatch.setattr(time_slicer, "time", made)
+    monkeypatch.setattr(clock, "now_s", made.time)
     return made
 
 

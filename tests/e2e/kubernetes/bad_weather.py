@@ -32,8 +32,12 @@ class BadWeather:
         self.kubeconfig = kubeconfig.with_suffix(f".weather-{self.port}")
         self.kubeconfig.write_text(yaml.safe_dump(document))
         self.delay_s = 0.0
+        self.late_s = 0.0
+        """By how much answers to binds are held back after they were done."""
         self.refuses = 0.0
         """The part of requests that is refused, half of them after they were done."""
+        self.hides_deletions = False
+        """Whether watches leave deletions out."""
         self.expires = False
         """Whether watches are answered with 410 Gone."""
         self.refused = 0
@@ -88,6 +92,8 @@ class BadWeather:
             return self._refusal(code)
         async with self._ask(request, await request.read()) as answer:
             body = await answer.read()
+            if self.late_s and request.path.endswith("/binding"):
+                await asyncio.sleep(self.late_s)
             if unlucky and code == 500:
                 return self._refusal(500)
             headers = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
@@ -103,8 +109,9 @@ class BadWeather:
         await response.prepare(request)
         try:
             async with self._ask(request, None) as answer:
-                async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
+                async for line in answer.content:
+                    if not (self.hides_deletions and b'"type":"DELETED"' in line[:40]):
+                        await response.write(line)
         except asyncio.CancelledError:
             if request.transport is not None:
                 request.transport.abort()

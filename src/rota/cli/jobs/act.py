@@ -46,21 +46,25 @@ def release(jobs: Jobs = None, name: NameOption = None, server: ServerOption = N
 
 
 def _act(jobs: list[str] | None, name: str | None, action: str, server: str | None) -> None:
-    """Apply the action to each job; raise the first refusal at the end."""
-    from rota.sdk.client import Refused
+    """Apply the action to all jobs in one request; raise the first refusal at the end."""
+    from rota.sdk.client import Client, Refused
 
     client = client_for(server)
-    found = [] if name is None else [str(job["id"]) for job in client.jobs(name=name)]
-    if name is not None and not found:
-        raise RotaError(f"--name: there is no unfinished job {name!r}")
-    if not jobs and not found:
+    if not jobs and name is None:
         raise RotaError("name the jobs: by their ids, or with --name NAME")
-    refused: list[Refused] = []
-    for job in dict.fromkeys([*(jobs or []), *reversed(found)]):
-        try:
-            client.act(job, action)
-        except Refused as error:
-            refused.append(error)
+    refused: list[str] = []
+    if isinstance(client, Client):
+        answer = client.act_on_all(action, ids=list(dict.fromkeys(jobs or [])), name=name)
+        refused = [each["error"] for each in answer["refused"]]
+    else:
+        found = [] if name is None else [str(job["id"]) for job in client.jobs(name=name)]
+        if name is not None and not found:
+            raise RotaError(f"--name: there is no unfinished job {name!r}")
+        for job in dict.fromkeys([*(jobs or []), *reversed(found)]):
+            try:
+                client.act(job, action)
+            except Refused as error:
+                refused.append(str(error))
     if refused:
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
         raise RotaError(f"{refused[0]}{more}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.cli.jobs.show import JobArgument
 from rota.cli.manager.connect import ServerOption, client_for
+from rota.cli.terminal import NeutralOutput
 
 if TYPE_CHECKING:
     from rota.drivers.kubernetes.user import ClusterUser
@@ -23,9 +23,12 @@ def logs(
     task: Annotated[int | None, typer.Option(help="The task's rank; 0 by default.", min=0)] = None,
     attempt: Annotated[int | None, typer.Option(help="Which attempt; the last by default.", min=1)] = None,
     tail: Annotated[int | None, typer.Option(help="Only the last lines.", min=0, metavar="LINES")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print every byte as it is; terminal escapes of the job take effect.")
+    ] = False,
     server: ServerOption = None,
 ) -> int:
-    """Print the output of a job.
+    """Print the output of a job. Terminal escapes are shown as text and colours are dropped, unless with --raw.
 
     Examples:
 
@@ -34,16 +37,19 @@ def logs(
       rota logs -f 17 --task 1
 
       rota logs 17 --tail 20
+
+      rota logs 17 --raw > output.bin
     """
     from rota.cli.manager.connect import follow as follow_job
 
     client = client_for(server)
     size = None if tail is None else _size(client, job, tail, task, attempt)
     if follow:
-        return follow_job(client, job, task=task, attempt=attempt, tail=size)
+        return follow_job(client, job, raw=raw, task=task, attempt=attempt, tail=size)
+    shown = NeutralOutput(raw=raw)
     for output in client.logs(job, task=task, attempt=attempt, tail=size):
-        sys.stdout.buffer.write(output)
-    sys.stdout.buffer.flush()
+        shown.write(output)
+    shown.close()
     return 0
 
 

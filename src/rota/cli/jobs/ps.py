@@ -9,6 +9,8 @@ import typer
 
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.core.errors import RotaError
+from rota.sdk.client import Client
 
 
 def _ago(moment: str) -> str:
@@ -23,7 +25,7 @@ COLUMNS = (
     Column(key="id", right=True),
     Column(key="name"),
     Column(key="tenant"),
-    Column(key="state"),
+    Column(key="state_text", title="state"),
     Column(key="gpus", right=True, show=lambda gpus: f"{gpus:g}"),
     Column(key="tasks", right=True, wide=True),
     Column(key="priority", right=True, wide=True),
@@ -43,22 +45,31 @@ def ps(
     tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     name: Annotated[str | None, typer.Option(help="Only jobs of this name.")] = None,
+    array: Annotated[str | None, typer.Option(help="The jobs of this array, one by one.", metavar="ID")] = None,
     limit: Annotated[int | None, typer.Option(help="At most this many, the newest.", min=1)] = None,
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List jobs, newest first.
+    """List jobs, newest first. A table has one row for each array; `--array ID` lists its jobs.
 
     Examples:
 
       rota ps
 
+      rota ps --array 17
+
       rota ps --all --tenant nlp -o json
 
       rota ps --all -o wide
     """
-    jobs = client_for(server).jobs(all=every, limit=limit, tenant=tenant, state=state, name=name)
-    emit([row(job) for job in jobs], COLUMNS, output)
+    client = client_for(server)
+    only = {"tenant": tenant, "state": state, "name": name}
+    if isinstance(client, Client):
+        only["array"] = array
+        only["collapse"] = "true" if output in (OutputFormat.TABLE, OutputFormat.WIDE) else None
+    elif array is not None:
+        raise RotaError("--array: a Kubernetes cluster has no arrays of Rota's; list by --name")
+    emit([row(job) for job in client.jobs(all=every, limit=limit, **only)], COLUMNS, output)
 
 
 def row(job: dict[str, Any]) -> dict[str, Any]:
@@ -66,4 +77,20 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
     reason = job["reason"]
     code = None if reason is None else reason["code"]
     sentence = reason["sentence"] if reason is not None else job["message"] or None
-    return {**job, "reason": sentence, "reason_code": code}
+    array = job.get("array") or {}
+    if sum((array.get("states") or {}).values()) > 1:
+        return {**_array_row(job, array["states"]), "reason": sentence, "reason_code": code}
+    return {**job, "reason": sentence, "reason_code": code, "state_text": job.get("state_text") or job["state"]}
+
+
+def _array_row(job: dict[str, Any], states: dict[str, int]) -> dict[str, Any]:
+    """An array as one row: how many jobs it has in which state; devices and tasks are those of all."""
+    count = sum(states.values())
+    return {
+        **job,
+        "id": job["array"]["id"],
+        "name": f"{job['name']} ({count} jobs)",
+        "state_text": ", ".join(f"{number} {state}" for state, number in sorted(states.items())),
+        "gpus": job["gpus"] * count,
+        "tasks": job["tasks"] * count,
+    }

@@ -10,6 +10,7 @@ import typer
 
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo, neutral
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def show(job: JobArgument, server: ServerOption = None, output: OutputOption = O
     if output is not OutputFormat.TABLE:
         emit([{**found, "resources": compared}], (), output)
         return
+    found["state"] = found.pop("state_text", None) or found["state"]
     for key, value in found.items():
         if value not in (None, "", []):
-            typer.echo(f"{key + ':':<12} {_text(value)}")
+            echo(f"{neutral(key) + ':':<12} {neutral(_text(value))}")
     _show_resources(compared)
 
 
@@ -56,9 +58,11 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     sentence = explained["reason"]["sentence"] if explained["reason"] else found["message"]
     if explained["reason"] and explained["reason"]["code"] == "waits-to-retry" and found["message"]:
         sentence += f": {found['message']}"
-    typer.echo(f"job {job} is {explained['state']}" + (f": {sentence}" if sentence else ""))
+    echo(
+        f"job {job} is {found.get('state_text') or explained['state']}" + (f": {neutral(sentence)}" if sentence else "")
+    )
     if explained["expected"] is not None:
-        typer.echo(expectation(explained["expected"]))
+        echo(expectation(explained["expected"]))
     _show_resources(compared)
 
 
@@ -80,11 +84,11 @@ def _show_resources(compared: list[dict[str, Any]]) -> None:
         }
         for each in compared
     ]
-    typer.echo()
+    echo()
     emit(rows, _RESOURCES, OutputFormat.TABLE)
     for each in compared:
         if each["why"]:
-            typer.echo(f"{each['what']}: {each['why']}")
+            echo(f"{each['what']}: {each['why']}")
 
 
 def _origin(each: dict[str, Any]) -> str:
@@ -119,13 +123,27 @@ _RESOURCES = (
 
 
 def expectation(expected: dict[str, Any]) -> str:
-    """When a job is expected to start, in words."""
-    if expected["usual"] is None:
-        return "expected start: not within a month, as things are"
-    span = f"between {_clock(expected['earliest'])} and {_clock(expected['latest'])}"
-    guess = "" if expected["known"] else "; a guess: nothing is known of how long the jobs ahead run"
-    place = f"as number {expected['position']} of those that wait"
-    return f"expected start: {_clock(expected['usual'])} ({span}), {place}{guess}"
+    """When a job is expected to start and end, what that rests on, or why it is not known; a line each."""
+    lines = []
+    reason = expected.get("reason")
+    if expected["usual"] is not None:
+        place = f"as number {expected['position']} of those that wait"
+        lines.append(f"expected start: {_span(expected)}, {place}")
+    elif expected["earliest"] is not None:
+        lines.append(f"expected start: not within a month, at the earliest {_clock(expected['earliest'])}")
+    elif reason is None:
+        lines.append("expected start: not within a month, as things are")
+    if expected.get("end") is not None and expected["end"]["usual"] is not None:
+        lines.append(f"expected end: {_span(expected['end'])}")
+    if reason is not None:
+        lines.append(f"note: {reason}" if lines else f"no forecast: {reason}")
+    if lines and expected.get("basis") and expected["earliest"] is not None:
+        lines.append(f"it rests on: {expected['basis']}")
+    return "\n".join(lines)
+
+
+def _span(span: dict[str, Any]) -> str:
+    return f"{_clock(span['usual'])} (90%: {_clock(span['earliest'])} to {_clock(span['latest'])})"
 
 
 def _clock(moment: str | None) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli.manager.connect import ServerOption, client_for, follow
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -31,6 +32,22 @@ MOST_MEMBERS = 10_000
 _JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
 """How errors name a submitted job file."""
 
+EstimateOption = Annotated[str | None, typer.Option(help="How long it will run, as far as you know, e.g. 2h.")]
+CheckpointOption = Annotated[
+    str | None,
+    typer.Option(help="It saves its work when stopped: the path in ROTA_CHECKPOINT, or '' for the usual one."),
+]
+PreemptibleOption = Annotated[
+    bool, typer.Option("--preemptible", help="It may be stopped for other jobs although it starts over then.")
+]
+EnvFromShellOption = Annotated[
+    str, typer.Option(help="This shell's variables for the tasks: default, all, none, or names.", metavar="WHICH")
+]
+NoImageOption = Annotated[
+    bool, typer.Option("--no-image", help="Run without the file's container image, directly on the machine.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Submit nothing; print when it would start.")]
+
 
 def submit(
     what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="Job files, or -- and a command.")],
@@ -43,17 +60,19 @@ def submit(
     tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
+    estimate: EstimateOption = None,
+    checkpoint: CheckpointOption = None,
+    preemptible: PreemptibleOption = False,
     max_restarts: Annotated[int | None, typer.Option(help="How often it is restarted if it fails.", min=0)] = None,
     after: Annotated[list[str] | None, typer.Option("--depends-on", help="A job that must succeed first.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
+    env_from_shell: EnvFromShellOption = "default",
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
-    no_image: Annotated[
-        bool, typer.Option("--no-image", help="Run without the file's container image, directly on the machine.")
-    ] = False,
+    no_image: NoImageOption = False,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Submit nothing; print when it would start.")] = False,
+    dry_run: DryRunOption = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
 ) -> int:
@@ -76,26 +95,30 @@ def submit(
     files = _files(what)
     jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what}]
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
+    saves = None if checkpoint is None else {"path": checkpoint} if checkpoint else {}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
-    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after}
+    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
+    own |= {"preemptible": preemptible or None}
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
             source = "job" if len(jobs) == 1 else f"job {number}"
-            _add_options(job, own, needs, source)
+            _add_options(job, own, needs, saves, source)
             if no_image:
                 job.pop("image", None)
             _set_env(job, env or [], secret or [], source)
         if dry_run:
             return _try_out(jobs, server)
-        return _send(jobs, array, held=held, wait=wait, server=server)
+        return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
 
 
-def _add_options(job: Json, own: Json, needs: Json, source: str) -> None:
+def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str) -> None:
     """Put the options that were given over the fields of a job."""
     job.update({key: value for key, value in own.items() if value is not None})
     given = {key: value for key, value in needs.items() if value is not None}
     if given:
         job["resources"] = {**_mapping(job, "resources", source), **given}
+    if saves is not None:
+        job["checkpoint"] = {**_mapping(job, "checkpoint", source), **saves}
     job.setdefault("workdir", os.getcwd())
 
 
@@ -120,13 +143,16 @@ def _mapping(job: Json, field: str, source: str) -> Json:
     return found or {}
 
 
-def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server: str | None) -> int:
+def _send(
+    jobs: list[Json], array: str | None, env_from_shell: str, *, held: bool, wait: bool, server: str | None
+) -> int:
     if array is not None:
         jobs = [{**job, "array": number} for job in jobs for number in _members(array)]
     client = client_for(server)
+    _pass_on(jobs, env_from_shell, client)
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
-        typer.echo(job_id)
+        echo(job_id)
     _warn(client, ids[0])
     if not wait:
         return 0
@@ -134,11 +160,23 @@ def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server
     return max(outcomes)
 
 
+def _pass_on(jobs: list[Json], wanted: str, client: Client | ClusterUser) -> None:
+    """Give jobs variables of this shell, under their own. A container has its own environment: it gets none."""
+    from rota.sdk.client import Client
+    from rota.sdk.shell_env import shell_variables
+
+    passed = shell_variables(wanted, url=client.url)
+    if not passed or not isinstance(client, Client):
+        return
+    for job in jobs:
+        job["env"] = {**passed, **_mapping(job, "env", "job")}
+
+
 def _warn(client: Client | ClusterUser, job_id: str) -> None:
     """Print a note if the job can never start here."""
     reason = client.job(job_id)["reason"]
     if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):
-        typer.echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
+        echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
 
 
 def _try_out(jobs: list[Json], server: str | None) -> int:
@@ -146,11 +184,14 @@ def _try_out(jobs: list[Json], server: str | None) -> int:
 
     if len(jobs) > 1:
         raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
-    expected = client_for(server).try_out(jobs[0])["expected"]
+    answer = client_for(server).try_out(jobs[0])
+    expected = answer["expected"]
     if expected is None:
-        typer.echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
+        echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
     else:
-        typer.echo(expectation(expected))
+        echo(expectation(expected))
+        if answer.get("reason"):
+            echo(f"as things are, it {answer['reason']['sentence']}")
     return 0
 
 

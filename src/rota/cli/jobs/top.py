@@ -15,6 +15,7 @@ from rota.cli.jobs.ps import COLUMNS, row
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.manager.nodes import NODE_COLUMNS
 from rota.cli.render import Column, OutputFormat, emit, table
+from rota.cli.terminal import echo, neutral
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -53,18 +54,20 @@ def top(
     if not sys.stdout.isatty():
         overview = client.overview()
         for line in summary(overview, encoding=sys.stdout.encoding or "utf-8"):
-            typer.echo(line)
+            echo(line)
         for rows, columns in (
             (_busiest(overview["tenants"]), TENANT_COLUMNS),
             (client.nodes(), NODE_COLUMNS),
             ([row(job) for job in client.jobs(limit=limit)], COLUMNS),
         ):
-            typer.echo()
+            echo()
             emit(rows, columns, OutputFormat.TABLE)
         return
+    from rich.console import Console
     from rich.live import Live
 
-    with Live(_view(client, limit), screen=True, auto_refresh=False) as live:
+    console = Console(markup=False, emoji=False, highlight=False)
+    with Live(_view(client, limit), console=console, screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(every)
             live.update(_view(client, limit), refresh=True)
@@ -108,7 +111,7 @@ def summary(overview: dict[str, Any], *, encoding: str) -> list[str]:
             f"{each['type']}: {each['busy']:g} busy, {each['idle']:g} idle ({each['scattered']:g} in fragments), "
             f"{each['bad']:g} bad, of {each['total']:,}"
         )
-    return [line.rstrip() for line in lines]
+    return [neutral(line.rstrip()) for line in lines]
 
 
 def _busiest(tenants: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import typer
 from rota.cli import human
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def predict(
         if row["why"]:
             labels_by_doubt.setdefault(row["why"], []).append(row["label"])
     for why, doubted in labels_by_doubt.items():
-        typer.echo(f"not trusted ({', '.join(doubted)}): {why}", err=True)
+        echo(f"not trusted ({', '.join(doubted)}): {why}", err=True)
 
 
 @app.command()
@@ -168,7 +169,7 @@ def report(
     from rota.sdk.client import Client
 
     rows = Client(server).over_requested(days)
-    typer.echo(_wasted(rows, days), err=True)
+    echo(_wasted(rows, days), err=True)
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):
         from rota.cli.jobs.show import amount_of
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 app = typer.Typer(help="Learn where to place jobs that share servers.", no_args_is_help=True)
@@ -106,10 +107,10 @@ def collect(
             shape = WorkloadShape(servers=servers, models=models)
             found = run(shape, workloads, seed, kinds, lambda done: bar.update(done))
     found.save(out)
-    typer.echo(f"{found.samples:,} speeds in {len(found):,} moments: {out}", err=True)
+    echo(f"{found.samples:,} speeds in {len(found):,} moments: {out}", err=True)
     if found.nameless:
         known = ", ".join(found.kinds)
-        typer.echo(f"{found.nameless:,} are of kinds that are not known, and count as one; known: {known}", err=True)
+        echo(f"{found.nameless:,} are of kinds that are not known, and count as one; known: {known}", err=True)
 
 
 @app.command()
@@ -169,7 +170,7 @@ def train(
         command=shlex.join(["rota", *sys.argv[1:]]),
     )
     with progress("training", intervals) as bar:
-        curve = run_training(order, lambda done: bar.update(done), lambda line: typer.echo(line, err=True))
+        curve = run_training(order, lambda done: bar.update(done), lambda line: echo(line, err=True))
     emit(curve, _CURVE_COLUMNS, output)
 
 
@@ -218,12 +219,12 @@ def evaluate(
             raise RotaError(f"--policy: unknown way to place jobs {name!r}; {did_you_mean(name, WAYS)}")
     judged = weights or SHIPPED
     if lacking := [kind for kind in KIND_NAMES if kind not in load_learned(judged).network.kinds]:
-        typer.echo(f"{judged}: it takes jobs of {', '.join(lacking)} for one unknown kind", err=True)
+        echo(f"{judged}: it takes jobs of {', '.join(lacking)} for one unknown kind", err=True)
     with progress("comparing", workloads * len(runs_for(names))) as bar:
         shape = WorkloadShape(servers=servers)
         found = compare(shape, seed, workloads, judged, names, bar.advance, length=length)
     rows = [asdict(score) for score in found]
     if output is OutputFormat.JSON:
-        typer.echo(json.dumps({"seed": seed, "results": rows}, indent=2))
+        echo(json.dumps({"seed": seed, "results": rows}, indent=2), lines=True)
         return
     emit(rows, _SCORE_COLUMNS, output)

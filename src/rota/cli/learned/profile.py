@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 
@@ -40,9 +41,9 @@ def profile(
     used, code = run(command, most_s)
     row: dict[str, object] = {**attributes_of(command), **{name: round(value, 6) for name, value in used.items()}}
     if code is None:
-        typer.echo(f"note: the command was stopped after {most}; how long it takes in all is not known", err=True)
+        echo(f"note: the command was stopped after {most}; how long it takes in all is not known", err=True)
     if code:
-        typer.echo(f"note: the command ended with status {code}; the row is not kept", err=True)
+        echo(f"note: the command ended with status {code}; the row is not kept", err=True)
     elif append is not None:
         _write(append, [*before, row])
     if output is OutputFormat.TABLE:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 
@@ -31,4 +32,4 @@ def backup(
     if out.exists():
         raise RotaError(f"{out} exists already; name a new file")
     copy_database(source, out)
-    typer.echo(f"backup: {out}", err=True)
+    echo(f"backup: {out}", err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def check(
     if rows or output is not OutputFormat.TABLE:
         emit(rows, COLUMNS, output)
     if not rows:
-        typer.echo("nothing found", err=True)
+        echo("nothing found", err=True)
     return 1 if rows else 0
 
 

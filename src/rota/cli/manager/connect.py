@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.terminal import NeutralOutput, echo, neutral
 from rota.core.errors import RotaError, Unavailable
 from rota.sdk.client import Client
 
@@ -51,16 +51,20 @@ def need_extra() -> None:
             raise RotaError(f"{name} is missing; install Rota with its extra: pip install 'rota[kubernetes]'")
 
 
-def follow(client: Client | ClusterUser, job_id: str, *, show: bool = True, **which: int | None) -> int:
+def follow(
+    client: Client | ClusterUser, job_id: str, *, show: bool = True, raw: bool = False, **which: int | None
+) -> int:
     """Print what a job says until it ends; its outcome as a status. Ctrl-C only stops the printing."""
     back = f"job {job_id} goes on; come back with `rota logs -f {job_id}`"
+    shown = NeutralOutput(raw=raw)
     try:
         for output in client.logs(job_id, follow=True, **which):
             if show:
-                sys.stdout.buffer.write(output)
-                sys.stdout.buffer.flush()
+                shown.write(output)
+        shown.close()
     except KeyboardInterrupt:
-        typer.echo(f"\n{back}", err=True)
+        echo(err=True)
+        echo(back, err=True)
         return INTERRUPTED
     except Unavailable as error:
         raise Unavailable(f"{error}; {back} when it is there again") from error
@@ -68,9 +72,9 @@ def follow(client: Client | ClusterUser, job_id: str, *, show: bool = True, **wh
     if job["state"] not in _STATUS:
         raise Unavailable(f"the manager at {client.url} stopped; {back} when it is there again")
     if job["state"] != "succeeded":
-        typer.echo(f"job {job_id} {job['state']}{_because(job)}", err=True)
+        echo(f"job {job_id} {job['state']}{_because(job)}", err=True)
     return _STATUS[job["state"]]
 
 
 def _because(job: dict[str, Any]) -> str:
-    return f": {job['message']}" if job["message"] else ""
+    return f": {neutral(job['message'])}" if job["message"] else ""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.terminal import echo
 from rota.core.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -55,14 +56,14 @@ def demo(
     with _manager(out) as client:
         trained = _submit(client)
         jobs = _watch(client)
-        typer.echo("\noutput of the preempted job:")
+        echo("\noutput of the preempted job:", lines=True)
         for attempt in range(1, client.job(trained)["attempt"] + 1):
             output = b"".join(client.logs(trained, attempt=attempt)).decode()
-            typer.echo("".join(f"  attempt {attempt}: {line}\n" for line in output.splitlines()), nl=False)
+            echo("".join(f"  attempt {attempt}: {line}\n" for line in output.splitlines()), nl=False, lines=True)
         journal = out / "journal.jsonl"
         journal.write_bytes(b"".join(client.journal()))
     page = _page(journal, out)
-    typer.echo(f"\njournal: {journal}\npage:    {page}")
+    echo(f"\njournal: {journal}\npage:    {page}", lines=True)
     preempted = any(job["id"] == trained and job["attempt"] > 1 for job in jobs)
     good = all(job["state"] == "succeeded" for job in jobs)
     if not (good and preempted):
@@ -105,9 +106,7 @@ def _watch(client: Client) -> list[Json]:
             if seen.get(job["id"]) != job["state"]:
                 seen[job["id"]] = job["state"]
                 why = f"  {job['reason']['sentence']}" if job["reason"] else ""
-                typer.echo(
-                    f"{time.monotonic() - begun:5.1f} s  {job['id']:>2} {job['name']:<9} {job['state']:<10}{why}"
-                )
+                echo(f"{time.monotonic() - begun:5.1f} s  {job['id']:>2} {job['name']:<9} {job['state']:<10}{why}")
         if all(job["state"] in FINAL for job in jobs):
             return jobs
         if time.monotonic() > deadline:
@@ -129,6 +128,8 @@ def _manager(out: Path) -> Iterator[Client]:
             "up",
             "--emulate",
             "gpu=8/4",
+            "--min-run",
+            "0s",
             "--port",
             "0",
         ]
@@ -140,7 +141,7 @@ def _manager(out: Path) -> Iterator[Client]:
             if process.poll() is not None:
                 raise Unavailable(f"the manager did not start; see {out / 'manager.log'}")
             client = Client(json.loads(sign.read_text(encoding="utf-8"))["url"])
-            typer.echo(f"a manager of 8 emulated GPUs on 2 nodes: {client.url}")
+            echo(f"a manager of 8 emulated GPUs on 2 nodes: {client.url}")
             yield client
             client.close()
         finally:

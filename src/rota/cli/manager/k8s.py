@@ -11,6 +11,8 @@ import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
 from rota.cli.manager.connect import need_extra
+from rota.cli.terminal import echo
+from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
     from rota.drivers.kubernetes.settings import ClusterSettings
@@ -104,6 +106,12 @@ def extender(
     database: Database = None,
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port to answer at.", min=0, max=65535)] = 9096,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with the token that kube-scheduler sends, as a password in its urlPrefix."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
@@ -112,7 +120,11 @@ def extender(
     Examples:
 
       rota k8s extender --config settings.yaml
+
+      rota k8s extender --host 0.0.0.0 --token-file token --tls-cert rota.pem --tls-key rota.key
     """
+    if (tls_cert is None) != (tls_key is None):
+        raise RotaError("TLS needs both --tls-cert and --tls-key")
     _serve(
         context=context,
         kubeconfig=kubeconfig,
@@ -128,6 +140,9 @@ def extender(
         require_token=False,
         logs=(log_format, log_level),
         extends=True,
+        extender_token=None if token_file is None else _token(token_file),
+        certificate=tls_cert,
+        key=tls_key,
     )
 
 
@@ -162,8 +177,19 @@ def _serve(
         **how,
     )
     set_up(*logs)
-    say = (lambda line: typer.echo(line, err=True)) if logs[0] is LogFormat.TEXT else (lambda line: None)
-    serve_cluster(options, say, typer.echo)
+    say = (lambda line: echo(line, err=True)) if logs[0] is LogFormat.TEXT else (lambda line: None)
+    serve_cluster(options, say)
+
+
+def _token(path: Path) -> str:
+    """The token in a file; a short one is refused, since it could be guessed."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RotaError(f"--token-file: {path} can't be read: {error}") from error
+    if len(text) < 20 or not text.isascii():
+        raise RotaError(f"--token-file: {path} holds {len(text)} characters; a token has 20 ASCII characters or more")
+    return text
 
 
 def _settings(path: Path | None) -> ClusterSettings:
@@ -200,4 +226,4 @@ def manifests(
             return True
 
     text = yaml.dump_all(objects(namespace, image, database_secret), Dumper=Plain, sort_keys=False)
-    typer.echo(text, nl=False)
+    echo(text, nl=False, lines=True)

@@ -9,6 +9,7 @@ import typer
 
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 app = typer.Typer(invoke_without_command=True, help="List the tenants and their jobs, or change their guarantees.")
@@ -21,6 +22,7 @@ COLUMNS = (
     Column(key="guaranteed", right=True),
     Column(key="borrowed", right=True, show=lambda held: f"{held:g}"),
     Column(key="lent", right=True, show=lambda held: f"{held:.3g}"),
+    Column(key="max_priority", title="max priority", show=lambda caps: _caps(caps)),
 )
 CHANGE_COLUMNS = (Column(key="change"), Column(key="number", right=True), Column(key="names"))
 SHOWN = 8
@@ -48,11 +50,81 @@ def tenants(context: typer.Context, server: ServerOption = None, output: OutputO
             {
                 **each,
                 "running": sum(jobs.get(state, 0) for state in ("starting", "running")),
-                "waiting": sum(jobs.get(state, 0) for state in ("waiting", "held", "suspended")),
+                "waiting": sum(jobs.get(state, 0) for state in ("waiting", "held", "suspended", "preempted")),
                 "ended": sum(jobs.get(state, 0) for state in ("succeeded", "failed", "cancelled")),
             }
         )
     emit(rows, COLUMNS, output)
+
+
+RoleOption = Annotated[str, typer.Option(help="Whose jobs: member or maintainer.")]
+
+
+@app.command("add")
+def add(
+    tenant: Annotated[str, typer.Argument(help="The tenant's name.")],
+    max_priority: Annotated[int | None, typer.Option(help="The highest priority of its members' jobs.")] = None,
+    server: ServerOption = None,
+) -> None:
+    """Add a tenant, so that jobs and tokens can name it.
+
+    Examples:
+
+      rota tenants add nlp
+
+      rota tenants add nlp --max-priority 5
+    """
+    _put(tenant, {} if max_priority is None else {"member": max_priority}, server)
+
+
+@app.command("set")
+def set_cap(
+    tenant: Annotated[str, typer.Argument(help="The tenant's name.")],
+    max_priority: Annotated[int, typer.Option(help="The highest priority that its jobs may have.")],
+    role: RoleOption = "member",
+    server: ServerOption = None,
+) -> None:
+    """Set how high the priorities of a tenant's jobs may be, for members or maintainers.
+
+    Examples:
+
+      rota tenants set nlp --max-priority 5
+
+      rota tenants set nlp --max-priority 100 --role maintainer
+    """
+    _put(tenant, {role: max_priority}, server)
+
+
+@app.command("remove")
+def remove(
+    tenant: Annotated[str, typer.Argument(help="The tenant's name.")],
+    server: ServerOption = None,
+) -> None:
+    """Remove a tenant that has no unfinished jobs.
+
+    Examples:
+
+      rota tenants remove nlp
+    """
+    from urllib.parse import quote
+
+    from rota.sdk.client import Client
+
+    Client(server).delete(f"/tenants/{quote(tenant, safe='')}")
+
+
+def _put(tenant: str, caps: dict[str, int], server: str | None) -> None:
+    from rota.sdk.client import Client
+
+    found = Client(server).put_tenant(tenant, caps)
+    echo(f"tenant {found['tenant']}: max priority {_caps(found['max_priority'])}")
+
+
+def _caps(caps: dict[str, int]) -> str:
+    """Caps by role in words; one number where all are equal."""
+    if len(set(caps.values())) <= 1:
+        return str(next(iter(caps.values()), "-"))
+    return ", ".join(f"{role} {cap}" for role, cap in caps.items())
 
 
 @app.command("apply")
@@ -92,9 +164,9 @@ def apply(
     if rows or output is not OutputFormat.TABLE:
         emit(rows, CHANGE_COLUMNS, output)
     if not answer["changed"]:
-        typer.echo("nothing changes: the cluster is as the file says", err=True)
+        echo("nothing changes: the cluster is as the file says", err=True)
     elif dry_run:
-        typer.echo("this is what would change; nothing was", err=True)
+        echo("this is what would change; nothing was", err=True)
 
 
 def _some(names: list[str]) -> str:

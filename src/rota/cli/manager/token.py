@@ -8,21 +8,23 @@ import typer
 
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke tokens.")
 COLUMNS = (
-    *(Column(key=key) for key in ("id", "name", "role")),
+    *(Column(key=key) for key in ("id", "kind", "name", "role")),
     Column(key="tenants", show=lambda tenants: ", ".join(tenants) or "-"),
-    *(Column(key=key) for key in ("expires", "revoked")),
+    *(Column(key=key) for key in ("account", "expires", "revoked")),
 )
 
 
 @app.command("create")
 def create(
     name: Annotated[str, typer.Argument(help="Whose it is.")],
-    role: Annotated[str, typer.Option(help="admin, member or viewer.")] = "member",
+    role: Annotated[str, typer.Option(help="admin, maintainer, member or viewer.")] = "member",
     tenant: Annotated[list[str] | None, typer.Option(help="For which tenants; '*' for all.")] = None,
     expires: Annotated[str | None, typer.Option(help="After how long it ends, e.g. 30d.")] = None,
+    account: Annotated[str | None, typer.Option(help="The Unix account under which its jobs run.")] = None,
     server: ServerOption = None,
 ) -> None:
     """Create a token and print it; it can't be shown again.
@@ -35,14 +37,16 @@ def create(
     from rota.sdk.client import Client
 
     wanted: dict[str, object] = {"name": name, "role": role, "tenants": tenant or []}
+    if account is not None:
+        wanted["account"] = account
     if expires is not None:
         wanted["expires_in_s"] = parse_duration(expires)
-    typer.echo(Client(server).post("/tokens", wanted)["token"])
+    echo(Client(server).post("/tokens", wanted)["token"])
 
 
 @app.command("list")
 def list_tokens(server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
-    """List tokens without their secrets.
+    """List tokens and sessions of users without their secrets.
 
     Examples:
 
@@ -58,7 +62,7 @@ def revoke(
     token: Annotated[str, typer.Argument(help="The token's id.")],
     server: ServerOption = None,
 ) -> None:
-    """Revoke a token.
+    """Revoke a token, or end a session; its streams and pages end within a second.
 
     Examples:
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,56 +10,81 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
+from rota.cli.manager.up_options import (
+    AccountsOption,
+    Cgroup,
+    CgroupsOption,
+    Config,
+    DatabaseUrl,
+    DataFolder,
+    DeviceNodes,
+    Emulate,
+    EstimateBound,
+    Isolation,
+    IsolationOption,
+    MaxPriorityOption,
+    MinRunOption,
+    OidcOption,
+    PlacementOption,
+    Protected,
+    ProtectOption,
+    RequireToken,
+    RunAs,
+    Scratch,
+    Seccomp,
+    TaskEnv,
+    TenantsOption,
+    TrustProxyOption,
+    UrlOption,
+    UsersOption,
+)
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
     from rota.api.serve import Options
     from rota.core.model.cluster import Cluster
     from rota.drivers.local.cgroup import Cgroups, NoCgroups
+    from rota.drivers.local.confinement.abilities import Confinement
+    from rota.drivers.local.confinement.accounts import AccountMap
     from rota.files.up_file import UpFile
 
 
-class Cgroup(Enum):
-    """Whether tasks get cgroups: where available, always (or no manager starts), or never."""
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
+PRIVATE = 0o077
+"""The manager's umask: its files are its own unless it says otherwise."""
 
 
 def up(
     ctx: typer.Context,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings from a file; options given here win.", metavar="FILE", exists=True)
-    ] = None,
-    emulate: Annotated[
-        str | None,
-        typer.Option(help="Emulate these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
-    ] = None,
+    config: Config = None,
+    emulate: Emulate = None,
     policy: Annotated[str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.")] = "priority",
-    placement: Annotated[
-        str | None, typer.Option(help="Which devices jobs get; by default the policy's placement.")
-    ] = None,
+    protect: ProtectOption = Protected.UNSAVED,
+    min_run: MinRunOption = "60s",
+    placement: PlacementOption = None,
     tenancy: Annotated[str, typer.Option(help="How devices are divided among tenants: none, quota or cells.")] = "none",
+    tenants: TenantsOption = None,
+    max_priority: MaxPriorityOption = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.", min=0, max=65535)] = 7650,
-    data: Annotated[
-        Path | None, typer.Option(help="Where database and output are kept.", metavar="DIR", file_okay=False)
-    ] = None,
-    database: Annotated[
-        str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
-    ] = None,
-    run_as: Annotated[str | None, typer.Option(help="The user that tasks run as, if you are root.")] = None,
+    data: DataFolder = None,
+    database: DatabaseUrl = None,
+    run_as: RunAs = None,
+    accounts: AccountsOption = None,
+    isolation: IsolationOption = Isolation.AUTO,
+    seccomp: Seccomp = False,
+    scratch: Scratch = None,
+    max_processes: Annotated[int, typer.Option(help="Processes and threads that a task may have.", min=16)] = 4096,
+    device_nodes: DeviceNodes = None,
+    task_env: TaskEnv = None,
     keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
-    estimate_bound: Annotated[
-        float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
-    ] = 0.25,
-    require_token: Annotated[
-        bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
-    ] = False,
-    cgroups: Annotated[
-        Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
-    ] = Cgroup.AUTO,
+    estimate_bound: EstimateBound = 0.25,
+    require_token: RequireToken = False,
+    users: UsersOption = None,
+    oidc: OidcOption = None,
+    url: UrlOption = None,
+    trust_proxy: TrustProxyOption = False,
+    cgroups: CgroupsOption = Cgroup.AUTO,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
     log_format: Annotated[LogFormat, typer.Option(help="One event per line, as text or JSON.")] = LogFormat.TEXT,
@@ -80,10 +106,11 @@ def up(
 
     settings = _merged(ctx, config)
     verify(settings)
-    options = _options(settings)
+    _warn_of_rounds(settings)
+    options = _options(settings, umask=os.umask(PRIVATE))
     set_up(LogFormat(settings.log_format), LogLevel(settings.log_level))
-    say = (lambda line: typer.echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
-    serve(options, say, typer.echo)
+    say = (lambda line: echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
+    serve(options, say)
 
 
 def _merged(ctx: typer.Context, config: Path | None) -> UpFile:
@@ -110,8 +137,58 @@ def verify(settings: UpFile) -> None:
         _must_be_a_pair(settings.tls_cert, settings.tls_key)
     if settings.emulate is not None:
         refuse_broken_guarantees(_cluster(settings.emulate), settings.tenancy, settings.emulate)
-    if settings.run_as is not None:
-        _user(settings.run_as)
+    accounts = _accounts(settings)
+    accounts.verify()
+    _refuse_strangers_as_root(settings, accounts)
+    _verify_logins(settings)
+
+
+def _verify_logins(settings: UpFile) -> None:
+    """Refuse a file of users or of single sign-on that can't be used."""
+    from rota.api.identity.setup import need_oidc, read_secret
+    from rota.api.serve import is_loopback
+    from rota.files.oidc_file import read_oidc_file
+    from rota.store.user_file import read_users
+
+    if settings.users is not None:
+        read_users(settings.users)
+    if settings.oidc is None:
+        return
+    need_oidc()
+    read_secret(read_oidc_file(settings.oidc).client_secret_file)
+    if settings.url is None and not is_loopback(settings.host):
+        raise RotaError("oidc needs url, the address of this manager in browsers: the provider sends them back to it")
+
+
+def guarded_policy(settings: UpFile) -> str:
+    """The policy with the guard's options, unless it never stops a job or can't ask the guard."""
+    from rota.core.engine.preemption_guard import PreemptionGuard
+    from rota.mechanisms.guarded import with_guard
+    from rota.policies import find_policy
+
+    declared, options = find_policy(settings.policy)
+    guard = PreemptionGuard(protects_unsaved=settings.protect == "unsaved", min_run_s=settings.min_run)
+    if guard.is_open or not declared.asks_guard or not _stops_jobs(settings.policy):
+        return settings.policy
+    return f"{settings.policy.removesuffix(options).rstrip(':')}:{with_guard(options, guard)}"
+
+
+def _stops_jobs(policy: str) -> bool:
+    from rota.core.messages.decisions import DecisionKind
+    from rota.policies import find_policy
+
+    declared, options = find_policy(policy)
+    return bool(declared.kinds(declared.live_options(options)) - {DecisionKind.START, DecisionKind.SHARE})
+
+
+def _warn_of_rounds(settings: UpFile) -> None:
+    from rota.policies import find_policy
+
+    if settings.protect == "unsaved" and not find_policy(settings.policy)[0].asks_guard:
+        echo(
+            f"warning: policy {settings.policy} stops jobs by rounds: those without a checkpoint start over each time",
+            err=True,
+        )
 
 
 def _verify_scheduling(settings: UpFile) -> None:
@@ -138,11 +215,14 @@ def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
         raise RotaError(f"tls_cert {certificate} and tls_key {key} can't be used together: {error}") from error
 
 
-def _options(settings: UpFile) -> Options:
+def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
+    from rota.api.limits.values import Limits
     from rota.api.serve import Options
-    from rota.drivers.local.machine import nvml_folder
+    from rota.drivers.local.machine import device_nodes, nvml_folder
     from rota.drivers.local.settings import Settings
+    from rota.files.oidc_file import read_oidc_file
+    from rota.live.intake.tenant_registry import TenantSettings
     from rota.live.loop.boot import Scheduling
     from rota.sdk.place import data_folder
     from rota.web.gate import Gate
@@ -151,14 +231,20 @@ def _options(settings: UpFile) -> Options:
     return Options(
         scheduling=Scheduling(
             cluster=_cluster(settings.emulate),
-            policy=settings.policy,
+            policy=guarded_policy(settings),
             placement=settings.placement,
             tenancy=settings.tenancy,
             has_fixed_nodes=settings.emulate is None,
         ),
         settings=Settings(
             home=home,
-            user=None if settings.run_as is None else _user(settings.run_as),
+            accounts=_accounts(settings),
+            confinement=_confinement(settings),
+            umask=umask,
+            task_env=settings.task_env or {},
+            device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
+            scratch_bytes=settings.scratch or 0,
+            max_processes=settings.max_processes,
             limits=_limits(home, Cgroup(settings.cgroups)),
             nvml=nvml_folder() if settings.emulate is None else None,
         ),
@@ -170,12 +256,20 @@ def _options(settings: UpFile) -> Options:
         require_token=settings.require_token,
         keep_s=settings.keep,
         estimate_bound=settings.estimate_bound,
+        call_limits=Limits(**settings.limits.model_dump(exclude={"tasks"})),
+        most_tasks=settings.limits.tasks,
+        tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
+        users=settings.users,
+        oidc=None if settings.oidc is None else read_oidc_file(settings.oidc),
+        url=settings.url,
+        trust_proxy=settings.trust_proxy,
     )
 
 
 def _limits(home: Path, wanted: Cgroup) -> Cgroups | NoCgroups:
-    from rota.drivers.local.cgroup import NoCgroups, find
+    from rota.drivers.local.cgroup import NoCgroups
+    from rota.drivers.local.cgroup_search import find
 
     if wanted is Cgroup.OFF:
         return NoCgroups(why="--cgroups off")
@@ -195,14 +289,28 @@ def _cluster(emulate: str | None) -> Cluster:
     return read_cluster(emulate)
 
 
-def _user(name: str) -> tuple[int, int, tuple[int, ...]]:
-    import os
-    import pwd
+def _accounts(settings: UpFile) -> AccountMap:
+    from rota.drivers.local.confinement.accounts import ANY, AccountMap
 
-    try:
-        found = pwd.getpwnam(name)
-    except KeyError:
-        raise RotaError(f"run_as: there is no user {name!r}") from None
-    if os.geteuid() not in (0, found.pw_uid):
-        raise RotaError(f"run_as is {name!r}: only root can run tasks as another user")
-    return found.pw_uid, found.pw_gid, tuple(os.getgrouplist(name, found.pw_gid))
+    run_as = {ANY: settings.run_as} if isinstance(settings.run_as, str) else settings.run_as or {}
+    return AccountMap(users=settings.accounts, run_as=run_as)
+
+
+def _confinement(settings: UpFile) -> Confinement:
+    """Find out how tasks can be confined, if any may run as another user."""
+    from rota.drivers.local.confinement.abilities import Confinement, find_confinement
+
+    if _accounts(settings).is_empty and settings.isolation != "on":
+        return Confinement(why="tasks run as the manager does; see accounts and run_as")
+    return find_confinement(settings.isolation, seccomp=settings.seccomp)
+
+
+def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
+    """Refuse to run the jobs of everyone who has a token as root, unless that was said in so many words."""
+    from rota.api.serve import is_loopback
+
+    if os.geteuid() == 0 and accounts.is_empty and (settings.require_token or not is_loopback(settings.host)):
+        raise RotaError(
+            "this manager is root and gives out tokens: without accounts, every job would run as root; set accounts "
+            "(names, tokens or a file) or run_as (TENANT=ACCOUNT,...), or start it as an ordinary user"
+        )

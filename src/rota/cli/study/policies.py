@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 from rota.mechanisms.declare import DeclaredPolicy
 from rota.mechanisms.parameters import describe_type, show_value
@@ -104,16 +105,16 @@ def _one(declared: DeclaredPolicy, output: OutputFormat) -> None:
     if output is not OutputFormat.TABLE:
         emit([row], (), output)
         return
-    typer.echo(f"{declared.name}: {declared.summary}\n")
-    typer.echo(f"from       {declared.cites or 'not published'}")
-    typer.echo(f"placement  {declared.placement}, unless --placement says otherwise\n")
+    echo(f"{declared.name}: {declared.summary}\n", lines=True)
+    echo(f"from       {declared.cites or 'not published'}")
+    echo(f"placement  {declared.placement}, unless --placement says otherwise\n", lines=True)
     if declared.differs:
-        typer.echo(f"Differs from the paper: {declared.differs}\n")
+        echo(f"Differs from the paper: {declared.differs}\n", lines=True)
     parameters = typing.cast(list[dict[str, str]], row["parameters"])
     if parameters:
         columns = (Column(key="name", title="parameter"), Column(key="default"), Column(key="type"))
         emit(parameters, columns, output)
-        typer.echo("\n" + inspect.cleandoc(declared.params.__doc__ or "") + "\n")
+        echo("\n" + inspect.cleandoc(declared.params.__doc__ or "") + "\n", lines=True)
     _compare([declared], output)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from rota.cli import human
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import DeviceType
 from rota.perf.profiles.catalogue import REFERENCE, Catalogue, catalogue, estimated
@@ -99,21 +100,21 @@ def _one_model(book: Catalogue, model: str, output: OutputFormat) -> None:
     if output is not OutputFormat.TABLE:
         emit(rows, (), output)
         return
-    typer.echo(f"{model}: {entry.title}; {entry.unit} a second, a step is {entry.batch:,} {entry.unit} a device")
+    echo(f"{model}: {entry.title}; {entry.unit} a second, a step is {entry.batch:,} {entry.unit} a device")
     if entry.parameters is not None and entry.parameters_source is not None:
-        typer.echo(
+        echo(
             f"{entry.parameters / 1e6:,.1f} million parameters ({book.sources[entry.parameters_source]}), "
             f"gradients of {(entry.gradient_bytes or 0) / 2**20:,.0f} MiB"
         )
-    typer.echo()
+    echo()
     emit([_marked(row) for row in rows], _SPEED_COLUMNS, output)
-    typer.echo()
+    echo()
     for source in dict.fromkeys(measured.source for measured in entry.speeds.values()):
-        typer.echo(f"{source}: {book.sources[source]}")
+        echo(f"{source}: {book.sources[source]}")
     filled = estimated()
     error = filled.error
     if error is not None:
-        typer.echo(
+        echo(
             f"{ESTIMATE}, ~: from the rest of the catalogue ({filled.choice}); held-out error {error.median:.0%} "
             f"(median), {error.p90:.0%} (nine in ten)"
         )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from rota.cli.render import Column, OutputFormat, emit, progress
+from rota.cli.terminal import echo
 from rota.drivers.simulator.replay import replay
 
 COLUMNS = (
@@ -40,7 +39,7 @@ def replay_journal(path: Path, output: OutputFormat) -> int:
     if outcome.mismatch is None:
         return 0
     different = outcome.mismatch
-    typer.echo(
+    echo(
         f"error: step {different.step} at {different.now_s:g} s: the journal has "
         f"{', '.join(different.recorded) or 'no decision'}; "
         f"now the policy decides {', '.join(different.decided) or 'nothing'}",

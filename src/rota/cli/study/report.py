@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli.render import FiguresOption, MetricOption, OutputFormat, OutputOption, emit, progress, refuse_figures
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ def report(
         [column for column in columns_with(runs[0].more) if column.key in rows[0] and column.key != "wall_s"],
         output,
     )
-    typer.echo(f"report: {out}", err=True)
+    echo(f"report: {out}", err=True)
     if figures is not None:
-        typer.echo(f"figures: {figures}", err=True)
+        echo(f"figures: {figures}", err=True)
 
 
 def _as_journalled(row: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def _replayed(path: Path, header: JournalHeader, metrics: Sequence[Plugin]) -> R
         outcome = replay(path, journal=timeline, progress=bar.update)
     if outcome.mismatch is not None:
         at = outcome.mismatch
-        typer.echo(
+        echo(
             f"warning: {path}: {outcome.policy} now decides differently at step {at.step} ({at.now_s:g} s); "
             "the report ends there",
             err=True,

@@ -12,6 +12,7 @@ import typer
 
 from rota.cli.render import OutputFormat, emit, progress, refuse_figures
 from rota.cli.study.sim_options import SimOptions, given_options, on_command_line, signature
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _run(scenario: Scenario, options: SimOptions) -> None:
     _print_left_out(loaded)
     notes = (*loaded.speeds.notes, *scenario_notes(loaded))
     for note in notes:
-        typer.echo(note, err=True)
+        echo(note, err=True)
     folders = _folders(out, scenario.policies)
     keep = Keep.SKETCH if output is OutputFormat.TABLE else Keep.FIGURES
     if out is not None or figures is not None:
@@ -107,9 +108,9 @@ def _run(scenario: Scenario, options: SimOptions) -> None:
 
         write_results(out, figures, finished, folders, shlex.join(["rota", *sys.argv[1:]]), notes)
     if out is not None:
-        typer.echo(f"report: {out / 'report.html'}", err=True)
+        echo(f"report: {out / 'report.html'}", err=True)
     if figures is not None:
-        typer.echo(f"figures: {figures}", err=True)
+        echo(f"figures: {figures}", err=True)
 
 
 def _print_results(loaded: LoadedScenario, finished: Sequence[Finished], output: OutputFormat) -> None:
@@ -129,9 +130,9 @@ def _print_results(loaded: LoadedScenario, finished: Sequence[Finished], output:
     if output is OutputFormat.TABLE:
         sketches = {run.scenario.policy: run.sketch for run in finished if run.sketch is not None}
         for line in sketch_lines(sketches, encoding=sys.stdout.encoding or "utf-8"):
-            typer.echo(line)
+            echo(line)
     if not scenario.costs.restart_s:
-        typer.echo("restart cost: 0 s (preemption is free; set it with --restart-cost)", err=True)
+        echo("restart cost: 0 s (preemption is free; set it with --restart-cost)", err=True)
 
 
 def _knowledge(loaded: LoadedScenario) -> dict[str, object]:
@@ -150,7 +151,7 @@ def _print_left_out(loaded: LoadedScenario) -> None:
         (loaded.left_out, "left out: a job larger than the cluster"),
     ):
         if count:
-            typer.echo(f"{count:,} x {what}", err=True)
+            echo(f"{count:,} x {what}", err=True)
 
 
 def _folders(out: Path | None, policies: Sequence[str]) -> list[Path | None]:

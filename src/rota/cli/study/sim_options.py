@@ -88,7 +88,7 @@ class SimOptions:
     resume_cost: Annotated[float, _time("Time lost whenever a suspended job is resumed.")] = 0.0
     move_cost: Annotated[float | None, _time("Time lost whenever a job is moved; as a restart unless given.")] = None
     checkpoint_interval: Annotated[
-        float, _time("Running time that a node failure can undo; 0: none, inf: the whole run.")
+        float, _time("Running time that a node failure can undo; 0: none; inf: never saved, a stopped job starts over.")
     ] = 0.0
     checkpoint_time: Annotated[float, _time("Time that a stopped job takes to save its state, on its devices.")] = 0.0
     load_time: Annotated[float, _time("Time for which a job loads its data after every start.")] = 0.0

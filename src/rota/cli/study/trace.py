@@ -11,6 +11,7 @@ import typer
 
 from rota.cli import human
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.cli.terminal import echo
 from rota.traces import FORMATS, Workload, read_trace, write_trace
 from rota.traces.describe import Description, describe
 from rota.traces.generators import DEFAULT_GPUS, DEFAULT_LOAD, DESCRIPTIONS, generate
@@ -63,7 +64,7 @@ def describe_command(
         return
     for number, record in enumerate(records):
         if number:
-            typer.echo()
+            echo()
         _print_tables(record)
 
 
@@ -142,7 +143,7 @@ def _several(count: int, what: str) -> str:
 
 
 def _note(message: str) -> None:
-    typer.echo(f"note: {message}", err=True)
+    echo(f"note: {message}", err=True)
 
 
 def _record(workload: Workload, found: Description) -> dict[str, object]:
@@ -160,16 +161,16 @@ def _print_tables(record: Mapping[str, Any]) -> None:
     """Print a summary, sizes, run times, and the load as a row of bars."""
     header = [Column(key="what", title="trace"), Column(key="value", title=record["trace"])]
     emit(_summary(record), header, OutputFormat.TABLE)
-    typer.echo()
+    echo()
     emit(record["sizes"], _SIZE_COLUMNS, OutputFormat.TABLE)
-    typer.echo()
+    echo()
     is_timed = record["work_unit"] == "s"
     show = human.duration if is_timed else human.count
     columns = [Column(key=name, show=show, right=True) for name in record["work"]]
     row = {"what": "run time" if is_timed else "steps", **record["work"]}
     emit([row], [Column(key="what", title=" "), *columns], OutputFormat.TABLE)
     if record["load_gpus"]:
-        typer.echo()
+        echo()
         _print_load(record["load_gpus"], record["bin_s"])
 
 
@@ -201,8 +202,8 @@ def _summary(record: Mapping[str, Any]) -> list[dict[str, object]]:
 
 def _print_load(load_gpus: Sequence[float], bin_s: float) -> None:
     most = max(load_gpus)
-    typer.echo(f"GPUs wanted if every job started at once, {human.duration(bin_s)} a bar")
-    typer.echo(f"{bars(load_gpus)}  at most {human.count(most)}, at least {human.count(min(load_gpus))}")
+    echo(f"GPUs wanted if every job started at once, {human.duration(bin_s)} a bar")
+    echo(f"{bars(load_gpus)}  at most {human.count(most)}, at least {human.count(min(load_gpus))}")
 
 
 def bars(values: Sequence[float]) -> str:

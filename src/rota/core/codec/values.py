@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ _EVENT_NAMES: dict[type, str] = {
     ev.JobCancelled: "cancelled",
     ev.JobHeld: "held",
     ev.JobReleased: "released",
+    ev.JobUpdated: "updated",
+    ev.JobRequeued: "requeued",
     ev.Started: "started",
     ev.StartFailed: "start-failed",
     ev.Stopped: "stopped",
@@ -187,6 +190,8 @@ def encode_job(job: Job) -> Json:
     for name, part in (("elastic", job.elastic), ("checkpoint", job.checkpoint)):
         if part is not None:
             value[name] = encode_plain(part)
+    if job.checkpoint is not None and job.checkpoint.interval_s == math.inf:
+        value["checkpoint"]["interval_s"] = "inf"  # JSON knows no infinity
     return value
 
 
@@ -194,7 +199,7 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "roles": lambda roles: tuple(_decode_role(role) for role in roles),
     "locality": lambda part: Locality(**{**part, "level": Level(part.get("level", Level.NODE))}),
     "elastic": lambda part: Elastic(**part),
-    "checkpoint": lambda part: Checkpoint(**part),
+    "checkpoint": lambda part: Checkpoint(**{name: float(amount) for name, amount in part.items()}),
     "depends_on": tuple,
     "labels": lambda labels: tuple((key, value) for key, value in labels),
 }

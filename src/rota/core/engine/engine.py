@@ -128,6 +128,11 @@ class Engine:
             return Reason(code=ReasonCode.VACATING, need_milli=live.gpu_milli)
         return self._policy.explain(live, self._draft())
 
+    def obstacle(self, job: Job) -> Reason | None:
+        """Why a job that is not here yet would find no free devices now; None if it would."""
+        found = self._allocator.offer(LiveJob(job, self._state.seq, self._state.now_s, 1.0), self._state.inventory, 0.0)
+        return found if isinstance(found, Reason) else None
+
     def refuse(self, job: Job) -> str | None:
         """Why a job can never run here, beginning with the field; None if it can."""
         return self._allocator.refuse(job)

@@ -17,6 +17,8 @@ from rota.core.messages.events import (
     JobEnded,
     JobHeld,
     JobReleased,
+    JobRequeued,
+    JobUpdated,
     Lapsed,
     Moved,
     Resized,
@@ -50,6 +52,8 @@ JobEvent: TypeAlias = (
     JobCancelled
     | JobHeld
     | JobReleased
+    | JobUpdated
+    | JobRequeued
     | Started
     | StartFailed
     | Stopped
@@ -76,6 +80,8 @@ class Action(Enum):
     CANCEL_STOPPING = "cancel after the stop"
     HOLD = "hold"
     RELEASE = "release"
+    UPDATE = "take the new request"
+    SEND_BACK = "stop, then wait again"
     START = "run"
     START_LATE = "run until stopped"
     REQUEUE = "requeue or fail"
@@ -156,6 +162,15 @@ EVENTS: dict[type[JobEvent], Row] = {
     JobHeld: _row(_to(Action.HOLD, _UNSTARTED, Phase.HELD), otherwise=Action.IGNORE),
     JobReleased: _row(
         _to(Action.RELEASE, (Phase.HELD,), Phase.WAITING, Phase.BLOCKED),
+        otherwise=Action.IGNORE,
+    ),
+    JobUpdated: _row(
+        _to(Action.UPDATE, (Phase.HELD, Phase.BLOCKED, Phase.WAITING)),
+        _to(Action.UPDATE, (Phase.RESERVED,), Phase.WAITING),
+        otherwise=Action.IGNORE,
+    ),
+    JobRequeued: _row(
+        _mapped(Action.SEND_BACK, (Phase.STARTING, *_TASKS_RUN, *_TASKS_PAUSED), _STOP_OF),
         otherwise=Action.IGNORE,
     ),
     Started: _row(

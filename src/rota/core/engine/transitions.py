@@ -21,6 +21,8 @@ from rota.core.messages.events import (
     JobEnded,
     JobHeld,
     JobReleased,
+    JobRequeued,
+    JobUpdated,
     Lapsed,
     Moved,
     Resized,
@@ -82,6 +84,8 @@ class Transitions:
             Action.CANCEL_STOPPING: self._cancel_stopping,
             Action.HOLD: self._hold,
             Action.RELEASE: self._release,
+            Action.UPDATE: self._update,
+            Action.SEND_BACK: self._send_back,
             Action.START: self._start,
             Action.START_LATE: self._start_late,
             Action.REQUEUE: self._start_failed,
@@ -172,6 +176,17 @@ class Transitions:
         self._state.release(live)
         if live.phase is Phase.WAITING:
             self.changes.arrived.append(live)
+
+    def _update(self, live: LiveJob, event: JobUpdated) -> None:
+        contends = live.is_contending
+        if contends:
+            self._withdraw(live)
+        self._state.replace_request(live, event.job)
+        if contends:
+            self.changes.arrived.append(live)
+
+    def _send_back(self, live: LiveJob, event: JobRequeued) -> None:
+        self._evict(live, Cause.PREEMPTED)
 
     def _withdraw(self, live: LiveJob) -> None:
         """Let a job without devices stop contending for any."""

@@ -54,6 +54,21 @@ class JobReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class JobUpdated:
+    """A user changed a job that does not run: its priority, name, limits or estimate. `job` replaces its request."""
+
+    job_id: JobId
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequeued:
+    """A user sent a job that runs back to the queue."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """All tasks run. Work proceeds at `rate` a second from `work_from_s` on (later than now after a restart)."""
 
@@ -239,6 +254,8 @@ Event: TypeAlias = (
     | JobCancelled
     | JobHeld
     | JobReleased
+    | JobUpdated
+    | JobRequeued
     | Started
     | StartFailed
     | Stopped

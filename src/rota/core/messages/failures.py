@@ -19,6 +19,7 @@ class FailureCode(Enum):
     COMMUNICATION = "communication"
     DEVICE = "device"
     COMMAND = "command"
+    SCRATCH = "out-of-scratch"
     KILLED = "killed"
     SIGNAL = "signal"
     EXIT = "exit"

@@ -7,7 +7,7 @@ in thousandths, CPUs in thousandths, memory in bytes, network and disk in bits p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import NewType
 
@@ -139,7 +139,10 @@ class Elastic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """How much a fault can cost: progress is saved every `interval_s`; a stop waits up to `grace_s`."""
+    """What a stop or a fault costs: progress is saved every `interval_s`, and in the `grace_s` that a stop waits.
+
+    Without end, `interval_s` means that progress is never saved: a job that is stopped starts over.
+    """
 
     interval_s: float = 0.0
     grace_s: float = 60.0
@@ -225,3 +228,19 @@ class Job:
     def tasks(self) -> int:
         """Tasks of all roles together, at full size."""
         return sum(role.count for role in self.roles)
+
+
+def is_revision(before: Job, after: Job) -> bool:
+    """Whether a request differs only in what may change while a job waits: not its tasks, tenant or user."""
+    changed = replace(
+        before,
+        name=after.name,
+        priority=after.priority,
+        estimate_s=after.estimate_s,
+        deadline_s=after.deadline_s,
+        time_limit_s=after.time_limit_s,
+        max_restarts=after.max_restarts,
+        checkpoint=after.checkpoint,
+        preemptible=after.preemptible,
+    )
+    return changed == after

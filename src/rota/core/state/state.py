@@ -10,7 +10,7 @@ from rota.core.errors import InvariantBroken, RotaError
 from rota.core.messages.decisions import Cause, Lease
 from rota.core.messages.reasons import ReasonCode
 from rota.core.model.cluster import Cluster, Node
-from rota.core.model.job import Job, JobId, JobState, NodeId
+from rota.core.model.job import Job, JobId, JobState, NodeId, is_revision
 from rota.core.model.placement import Placement, suspended_claim
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
@@ -137,8 +137,8 @@ class State:
         return live
 
     def replace_request(self, live: LiveJob, job: Job) -> None:
-        """Let a job without devices ask for more than before, though not devices; nothing else about it changes."""
-        is_same = job.gpu_milli == live.job.gpu_milli and replace(job, roles=live.job.roles) == live.job
+        """Let a job without devices ask for more than before, though not devices, or for another place in the order."""
+        is_same = job.gpu_milli == live.job.gpu_milli and is_revision(live.job, replace(job, roles=live.job.roles))
         if live.placement is not None or not is_same:
             raise InvariantBroken(f"job {live.job.id} holds devices or would become another; its request stays")
         live.job = job

@@ -7,8 +7,7 @@ placement of its whole gang, so that a replica that starts after a crash continu
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +21,7 @@ from rota.core.state.state import State
 from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.gangs.binder import Binder
+from rota.drivers.kubernetes.gangs.claims_check import ClaimsCheck, RepairCount
 from rota.drivers.kubernetes.gangs.context import DriverContext, EventSink, Report
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, Stage
 from rota.drivers.kubernetes.gangs.gang_controller import GangController
@@ -38,9 +38,11 @@ from rota.drivers.kubernetes.objects.binding_annotations import (
 )
 from rota.drivers.kubernetes.objects.controller_sizes import ask_size
 from rota.drivers.kubernetes.objects.gang_jobs import job_id
-from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID
-from rota.drivers.kubernetes.objects.pods import PodPhase, pod_of
+from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PLACEMENT
+from rota.drivers.kubernetes.objects.pods import PodPhase
+from rota.drivers.kubernetes.objects.reading import name_of, read_pod, uid_of
 from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.store import clock
 
 Json = dict[str, Any]
 TICK_S = 0.25
@@ -74,8 +76,18 @@ class KubernetesDriver:
 
     contract = CONTRACT
 
-    def __init__(self, api: Api, settings: ClusterSettings, *, ask_first_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        api: Api,
+        settings: ClusterSettings,
+        *,
+        ask_first_s: float = 0.0,
+        running: Container[str] = (),
+        repair_count: RepairCount | None = None,
+    ) -> None:
         self._settings = settings
+        self._running = running
+        """Jobs that this Rota has started: their bound pods stay its own if the scheduler's name changes."""
         self.occupancy = Occupancy()
         self._headroom = Headroom()
         self.node_cache = NodeCache(settings, self.occupancy, self._headroom)
@@ -94,6 +106,7 @@ class KubernetesDriver:
             flush=self._flush,
         )
         self._controller = GangController(self._context, ask_first_s)
+        self._claims_check = ClaimsCheck(self._context, repair_count or RepairCount())
         self._attached: tuple[EventSink, Known] | None = None
 
     @property
@@ -114,30 +127,31 @@ class KubernetesDriver:
 
     def nodes_listed(self, values: list[Json]) -> None:
         """Take in the list of all nodes."""
-        self.node_cache.replace(values, time.time())
+        self.node_cache.replace(values, clock.now_s())
         self._flush()
 
     def nodes_changed(self, changes: list[Json]) -> None:
         """Take in changes of nodes."""
         for change in changes:
             if change["type"] == "DELETED":
-                self.node_cache.gone(change["object"]["metadata"]["name"], time.time())
+                self.node_cache.gone(name_of(change["object"]), clock.now_s())
             else:
-                self.node_cache.see(change["object"], time.time())
+                self.node_cache.see(change["object"], clock.now_s())
         self._flush()
 
     def pods_listed(self, values: list[Json]) -> None:
         """Take in the list of all pods."""
-        self.gang_index.replace([pod_of(value, self._settings) for value in values])
+        found = (read_pod(value, self._settings, self._running) for value in values)
+        self.gang_index.replace([pod for pod in found if pod is not None])
         self._flush()
 
     def pods_changed(self, changes: list[Json]) -> None:
         """Take in changes of pods."""
         for change in changes:
             if change["type"] == "DELETED":
-                self.gang_index.gone(change["object"]["metadata"]["uid"])
-            else:
-                self.gang_index.see(pod_of(change["object"], self._settings))
+                self.gang_index.gone(uid_of(change["object"]))
+            elif (pod := read_pod(change["object"], self._settings, self._running)) is not None:
+                self.gang_index.see(pod)
         self._flush()
 
     # -- starting up -----------------------------------------------------------------------------
@@ -155,6 +169,7 @@ class KubernetesDriver:
         for gang in self.gang_index.gangs:
             known = recover_gang(gang, nodes, self._settings)
             if known is None:
+                gang.left_alone = _runs_outside(gang, nodes)
                 continue
             restore_slots(gang, known, nodes)
             is_running = all(
@@ -167,6 +182,16 @@ class KubernetesDriver:
     def names_waiting(self) -> set[JobId]:
         """Return the ids of jobs that have pods but hold no devices."""
         return {job_id(gang, gang.waiting) for gang in self.gang_index.gangs if gang.job is None and gang.waiting}
+
+    def names_left_alone(self) -> set[JobId]:
+        """Return the ids of jobs whose pods run outside of what the settings describe."""
+        return {
+            JobId(pod.annotations[JOB_ID])
+            for gang in self.gang_index.gangs
+            if gang.left_alone
+            for pod in gang.members.values()
+            if pod.holds and JOB_ID in pod.annotations
+        }
 
     def phases_by_job(self) -> dict[JobId, list[PodPhase]]:
         """Return the phases of the pods that were bound, by job."""
@@ -184,6 +209,11 @@ class KubernetesDriver:
         for pod in gang.members.values():
             if pod.holds:
                 self._work.do(self._binder.evict(pod))
+
+    def leave_alone(self, gang: Gang) -> None:
+        """Let the pods of a gang run that the present settings can't describe."""
+        gang.clear_slots()
+        gang.job, gang.left_alone = None, True
 
     def attach(self, sink: EventSink, known: Known) -> None:
         """Send events to this sink from `take_up` on; the engine knows these gangs and jobs, and no others."""
@@ -208,6 +238,7 @@ class KubernetesDriver:
         self._context.sink = sink
         self.gang_index.touch_all()
         self._work.do(self._tick(), writes=False)
+        self._work.do(self._claims_check.run(), writes=False)
         self._flush()
 
     async def close(self) -> None:
@@ -247,12 +278,12 @@ class KubernetesDriver:
             return
         gang.stage, gang.ordered, gang.started = Stage.PLACED, None, False
         assign_slots(gang, placement, self._node_at)
-        crowded = self._headroom.crowded([str(slot.task.node.id) for slot in gang.slots], time.time())
+        crowded = self._headroom.crowded([str(slot.task.node.id) for slot in gang.slots], clock.now_s())
         if crowded is not None:
             gang.clear_slots()
             self._controller.turn_away(gang, crowded)
         else:
-            gang.deadline_s = time.time() + self._settings.gang_timeout
+            gang.deadline_s = clock.now_s() + self._settings.gang_timeout
         self.gang_index.touch(gang)
         self._flush()
 
@@ -268,7 +299,7 @@ class KubernetesDriver:
         for pod in reassign_slots(gang, placement, self._node_at):
             gang.leavers.add(pod.uid)
             self._work.do(self._binder.evict(pod))
-        gang.deadline_s = time.time() + self._settings.gang_timeout
+        gang.deadline_s = clock.now_s() + self._settings.gang_timeout
         self.gang_index.touch(gang)
         self._flush()
 
@@ -317,5 +348,11 @@ class KubernetesDriver:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._controller.tick(time.time())
+            self._controller.tick(clock.now_s())
             self._flush()
+
+
+def _runs_outside(gang: Gang, nodes: Sequence[Node]) -> bool:
+    """Whether pods that Rota bound run on nodes that it no longer schedules."""
+    names = {str(node.id) for node in nodes}
+    return any(pod.holds and PLACEMENT in pod.annotations and pod.node not in names for pod in gang.members.values())

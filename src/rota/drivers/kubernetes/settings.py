@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field
 
-from rota.core.errors import RotaError
 from rota.core.model.cells import CellPlan
 from rota.core.model.cluster import Cluster
 from rota.core.model.tenants import TenantPlan
@@ -16,9 +14,12 @@ from rota.files.cluster_file import cluster_from_document
 from rota.files.durations import Seconds
 from rota.files.shape import FileModel, checked
 from rota.files.tenants import FairnessEntry, TenantEntry, tenant_plan
+from rota.files.yaml_input import parse_yaml
 
 KEY = "rota.yaml"
 """The key of the settings in the ConfigMap."""
+MOST_VALUES = 100_000
+"""Values in the settings; a HiveD file of a large cluster has some ten thousand."""
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -57,6 +58,8 @@ class ClusterSettings(FileModel):
     """How long a node may be NotReady before its jobs are given up."""
     linger: Annotated[Seconds, Field(ge=0)] = 30.0
     """How long a job without pods is kept, because its controller may create new ones."""
+    check_every: Annotated[Seconds, Field(gt=0)] = 60.0
+    """How often claims are compared with the API server's pods."""
     hived_pods: Annotated[bool, Field(strict=True)] = False
     """Whether pods may give tenant, priority, devices and gang with HiveD's annotation."""
     settle: Annotated[Seconds, Field(ge=0)] = 1.0
@@ -77,8 +80,5 @@ class ClusterSettings(FileModel):
 
 def read_settings(text: str, where: str) -> ClusterSettings:
     """Parse settings from YAML; an error names the field."""
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RotaError(f"{where}: not YAML: {str(error).splitlines()[0]}") from error
+    values = parse_yaml(text, where, most_values=MOST_VALUES)
     return checked(ClusterSettings, {} if values is None else values, Path(where))

@@ -25,7 +25,8 @@ from rota.drivers.kubernetes.objects.api_views import FINAL, expected_start, job
 from rota.drivers.kubernetes.objects.gang_jobs import job_id
 from rota.drivers.kubernetes.objects.job_objects import objects_of
 from rota.drivers.kubernetes.objects.pod_annotations import PREFIX
-from rota.drivers.kubernetes.objects.pods import Pod, PodPhase, pod_of
+from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
+from rota.drivers.kubernetes.objects.reading import read_pod
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.job import submitted_job
 
@@ -176,7 +177,8 @@ class ClusterUser:
     async def _gangs(self, api: Api) -> list[tuple[Gang, dict[str, Json]]]:
         gangs: dict[Any, tuple[Gang, dict[str, Json]]] = {}
         for value in await self._pods(api):
-            pod = pod_of(value, self._settings)
+            if (pod := read_pod(value, self._settings)) is None:
+                continue
             key = key_of(pod)
             gang, values = gangs.setdefault(key, (Gang(key), {}))
             gang.members[pod.uid] = pod
@@ -286,8 +288,8 @@ class ClusterUser:
             pods, _ = await api.everything("/api/v1/pods")
         held: dict[str, int] = {}
         for value in pods:
-            pod = pod_of(value, self._settings)
-            if pod.holds and pod.node is not None:
+            pod = read_pod(value, self._settings)
+            if pod is not None and pod.holds and pod.node is not None:
                 held[pod.node] = held.get(pod.node, 0) + pod.wants.device_milli // WHOLE
         return [node_shown(value, held, self._settings) for value in values]
 

@@ -8,11 +8,12 @@ from enum import Enum
 from rota.core.messages.decisions import Cause
 from rota.core.model.job import WHOLE, Job
 from rota.core.model.placement import Placement
+from rota.drivers.local.confinement.accounts import UnixAccount
 from rota.drivers.local.failure import Failure, FailureClass, classify
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.files.job import Launch
-from rota.store.run_folder import tail
+from rota.store.run_folder import Json, tail
 
 _AT_BARRIER = frozenset({TaskPhase.READY, TaskPhase.LAUNCHING, TaskPhase.RUNNING})
 
@@ -48,6 +49,12 @@ class Attempt:
         self.tasks = tasks
         self.work_s = work_s
         """Work that was saved when it started."""
+        self.account: UnixAccount | None = None
+        """Under which its tasks run; None: as the manager."""
+        self.confine: Json | None = None
+        """What its tasks give up before they start, if they are confined."""
+        self.scratch: Json | None = None
+        """The folders that its supervisors watch, and how much they may hold."""
         self.announced = False
         """Whether its start was reported to the engine."""
         self.ordered: Cause | None = None
@@ -72,6 +79,11 @@ class Attempt:
     def rate(self) -> float:
         """Its speed relative to the job at full size: assumed proportional to its number of tasks."""
         return len(self.tasks) / self.job.tasks
+
+    @property
+    def cancelled(self) -> Cause | None:
+        """The order to cancel it that its folder holds, even if the manager could not store that."""
+        return Cause.CANCELLED if any(task.was_cancelled for task in self.tasks) else None
 
     @property
     def is_gang(self) -> bool:
@@ -143,6 +155,7 @@ class Attempt:
             failed.state.get("signal"),
             tail(failed.folder),
             memory_limit=failed.state.get("cause") == "memory",
+            scratch_limit=failed.state.get("cause") == "scratch",
         )
         where = f"task {failed.slot.rank}: " if self.is_gang else ""
         kind = "" if failure.kind is FailureClass.UNKNOWN else f" ({failure.kind.value})"

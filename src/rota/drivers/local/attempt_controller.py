@@ -11,11 +11,11 @@ import contextlib
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
 from rota.core.engine.driver import ExitDetail
+from rota.core.errors import RotaError
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import Event
 from rota.core.model.cluster import Node
@@ -24,12 +24,15 @@ from rota.core.model.placement import Placement
 from rota.core.model.ranks import task_ranks
 from rota.drivers.local import attempt_events
 from rota.drivers.local.attempt import Attempt, Verdict
+from rota.drivers.local.confinement.attempt_folders import prepare_attempt
+from rota.drivers.local.confinement.private_folders import remove_private, sweep_memory
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
-from rota.drivers.local.task import TaskHandle, TaskPhase
+from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
 from rota.drivers.local.time_slicer import TimeSlicer
-from rota.store.run_folder import attempt_folder, mark_of, read_json, shared_folder, write_json
+from rota.store import clock
+from rota.store.run_folder import attempt_folder, mark_of, read_json, write_json
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
@@ -61,7 +64,7 @@ class AttemptController:
         self._pipe = settings.pipe
         self._unread = b""
         self._slicer = TimeSlicer(self, self._loop.call_later)
-        self._prefork = PreforkPool(self._loop.call_later)
+        self._prefork = PreforkPool(self._loop.call_later, confined=settings.confinement.mounts)
         self._notices = self._listen()
         self._has_settled = False
 
@@ -70,11 +73,14 @@ class AttemptController:
     def start(self, order: LaunchOrder) -> None:
         """Start the tasks of a job. A repeated call starts none of them twice."""
         attempt = self._attempt(order)
+        port = 0
         try:
+            prepare_attempt(attempt, order, self._settings)
             port = self._port(order)
         except OSError as error:
             attempt.given_up = f"its folder can't be made: {error.strerror}"
-            port = 0
+        except RotaError as error:
+            attempt.given_up = str(error)
         attempt.note_sharing()
         for task in attempt.tasks:
             task.find()
@@ -106,9 +112,10 @@ class AttemptController:
     def _has_begun(self, order: LaunchOrder) -> bool:
         return attempt_folder(self._settings.home, order.job.id, order.attempt).exists()
 
-    def find(self, order: LaunchOrder) -> None:
-        """Find the tasks of a running job, after a restart of the manager."""
+    def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
+        """Find the tasks of a running job, or of one that is being stopped, after a restart of the manager."""
         attempt = self._found(order)
+        attempt.ordered = stopping or attempt.cancelled  # known before its tasks are looked at: it may have ended them
         if not any(task.has_ended for task in attempt.tasks):
             self._slicer.add(order.job.id, order.placement)
         self._look(attempt)
@@ -133,7 +140,7 @@ class AttemptController:
     def ran_s(self, job_id: JobId) -> float:
         """Return how long a job's tasks have run, without the time in which they were paused."""
         attempt = self._attempts.get(job_id)
-        return 0.0 if attempt is None else max(task.ran_s(time.time()) for task in attempt.tasks)
+        return 0.0 if attempt is None else max(task.ran_s(clock.now_s()) for task in attempt.tasks)
 
     def let_run(self, job_id: JobId, until_s: float | None) -> None:
         """Let a job's tasks run (None), or pause them until then; a job that is suspended or ending is left alone."""
@@ -184,6 +191,8 @@ class AttemptController:
         """Remove what is left of unknown tasks, after all jobs that should run were started or found."""
         self._has_settled = True
         self._settings.limits.sweep(list(self._by_token))
+        if self._settings.confinement.mounts:
+            sweep_memory(self._settings.home, {(job_id, each.number) for job_id, each in self._attempts.items()})
 
     def close(self) -> None:
         """Stop listening; the tasks run on."""
@@ -204,8 +213,9 @@ class AttemptController:
         folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
         tasks = []
         for slot in task_ranks(order.placement, self._nodes):
-            task = TaskHandle(slot, folder / str(slot.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{slot.rank}")
-            tasks.append(task)
+            own = folder / str(slot.rank)
+            token = task_token(self._mark, own, order.job.id, order.attempt, slot.rank)
+            tasks.append(TaskHandle(slot, own, token))
         attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
         attempt.placement = order.placement
         attempt.resizes, attempt.moves = order.resizes, order.moves
@@ -219,8 +229,6 @@ class AttemptController:
     def _port(self, order: LaunchOrder) -> int:
         """Return the rendezvous port, the same for all tasks of an attempt."""
         folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._make_shared(order.job.id)
         known = read_json(folder / "attempt.json")
         if known is None:
             with socket.socket() as probe:
@@ -228,15 +236,6 @@ class AttemptController:
                 known = {"port": probe.getsockname()[1]}
             write_json(folder / "attempt.json", known)
         return int(known["port"])
-
-    def _make_shared(self, job_id: JobId) -> None:
-        """Make the folder in which a job's tasks may write, under any user."""
-        shared = shared_folder(self._settings.home, job_id)
-        shared.mkdir(exist_ok=True, mode=0o700)
-        if self._settings.user is not None:
-            os.chown(shared, self._settings.user[0], self._settings.user[1])
-            for path in (self._settings.home, shared.parent.parent, shared.parent):
-                path.chmod(0o711)
 
     def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> None:
         try:
@@ -377,13 +376,15 @@ class AttemptController:
         self._slicer.leave(attempt.job.id)
         for task in attempt.tasks:
             if task.phase is not TaskPhase.ENDED:
-                task.order_stop(attempt.launch.signal, grace_s)
+                task.order_stop(attempt.launch.signal, grace_s, attempt.ordered.value if attempt.ordered else "")
 
     def _conclude(self, attempt: Attempt) -> None:
         job_id = attempt.job.id
         for task in attempt.tasks:
             self._by_token.pop(task.token, None)
             self._settings.limits.remove(task.token)
+        if self._settings.confinement.mounts:
+            self._do(asyncio.to_thread(remove_private, self._settings.home, job_id, attempt.number))
         self._slicer.leave(job_id)
         del self._attempts[job_id]
         failures = self._failures.pop(job_id)

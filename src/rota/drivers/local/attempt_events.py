@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
     End,
@@ -22,11 +20,12 @@ from rota.core.messages.events import (
 from rota.core.messages.failures import pause_s
 from rota.drivers.local.attempt import Attempt, AttemptOutcome, Verdict
 from rota.drivers.local.failure import tries_again
+from rota.store import clock
 
 
 def begun(attempt: Attempt) -> Event:
     """Return the event after the start of all tasks."""
-    now_s = time.time()
+    now_s = clock.now_s()
     if attempt.resizes:
         kind = Moved if attempt.moves else Resized
         return kind(attempt.job.id, attempt.work_s, attempt.rate, now_s)
@@ -42,7 +41,7 @@ def turned(attempt: Attempt) -> Event:
     """Return the event after all tasks were suspended or resumed."""
     if attempt.rests:
         return Suspended(attempt.job.id, done_s(attempt))
-    return Resumed(attempt.job.id, attempt.rate, time.time())
+    return Resumed(attempt.job.id, attempt.rate, clock.now_s())
 
 
 def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
@@ -52,23 +51,23 @@ def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
     stops_for_good = attempt.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT)
     match outcome.verdict:
         case Verdict.SUCCEEDED:
-            return JobEnded(job_id, End.SUCCEEDED, kept)
+            return JobEnded(job_id, End.SUCCEEDED, done_s(attempt))
         case Verdict.STOPPED:
             return Stopped(job_id, kept)
         case Verdict.NEVER_STARTED:
             if attempt.ordered is not None:
                 return Stopped(job_id, attempt.work_s)
             if attempt.resizes:
-                return Interrupted(job_id, attempt.work_s, time.time() + pause_s(1))
-            return StartFailed(job_id, outcome.message, time.time() + pause_s(1))
+                return Interrupted(job_id, attempt.work_s, clock.now_s() + pause_s(1))
+            return StartFailed(job_id, outcome.message, clock.now_s() + pause_s(1))
         case Verdict.LOST:
             return Stopped(job_id, kept) if stops_for_good else Interrupted(job_id, kept)
         case Verdict.FAILED:
             failures += 1
             assert outcome.failure is not None
             if tries_again(outcome.failure, failures, attempt.launch.max_restarts):
-                return Interrupted(job_id, kept, time.time() + pause_s(failures))
-            return JobEnded(job_id, End.FAILED, kept)
+                return Interrupted(job_id, kept, clock.now_s() + pause_s(failures))
+            return JobEnded(job_id, End.FAILED, done_s(attempt))
 
 
 def kept_s(attempt: Attempt) -> float:
@@ -78,5 +77,5 @@ def kept_s(attempt: Attempt) -> float:
 
 def done_s(attempt: Attempt) -> float:
     """Return the work done by now, proportional to the time in which its tasks ran unsuspended."""
-    ran_s = max((task.ran_s(time.time()) for task in attempt.tasks), default=0.0)
+    ran_s = max((task.ran_s(clock.now_s()) for task in attempt.tasks), default=0.0)
     return attempt.work_s + ran_s * attempt.rate

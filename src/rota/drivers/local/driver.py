@@ -47,6 +47,10 @@ class LaunchRecord(Protocol):
     def failures(self) -> int:
         """How many attempts failed."""
 
+    @property
+    def account(self) -> str | None:
+        """The Unix account under which its tasks run; None: that of its user or tenant."""
+
 
 class Attempts(Protocol):
     """What runs the tasks of attempts; `AttemptController` outside of tests."""
@@ -54,8 +58,8 @@ class Attempts(Protocol):
     def start(self, order: LaunchOrder) -> None:
         """Start the tasks of a job. A repeated call starts none of them twice."""
 
-    def find(self, order: LaunchOrder) -> None:
-        """Find the tasks of a running job again."""
+    def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
+        """Find the tasks of a running job again, or of one that is being stopped."""
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:
         """Stop the tasks of a running job and start it with another number of them, or on other devices."""
@@ -130,8 +134,9 @@ class LocalDriver:
                 self._attempts.find(self._order(live))
                 self._attempts.resume(live.job.id)
             case phase if phase in LEAVING:
-                self._attempts.find(self._order(live))
-                self._attempts.stop(live.job.id, live.stopping or Cause.PREEMPTED)
+                cause = live.stopping or Cause.PREEMPTED
+                self._attempts.find(self._order(live), cause)
+                self._attempts.stop(live.job.id, cause)
 
     def close(self) -> None:
         """Stop watching; the tasks continue to run."""
@@ -159,6 +164,7 @@ class LocalDriver:
             attempt=record.attempt,
             failures=record.failures,
             work_s=live.work,
+            account=record.account,
         )
 
     def _devices(self, live: LiveJob) -> Placement:

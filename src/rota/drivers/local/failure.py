@@ -45,6 +45,12 @@ _SIGNS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
             FailureCode.OUT_OF_MEMORY,
             "out of memory",
         ),
+        (
+            r"Disk quota exceeded",
+            FailureClass.PERMANENT,
+            FailureCode.SCRATCH,
+            "out of scratch space: a disk quota was exceeded",
+        ),
         (r"ModuleNotFoundError|ImportError", FailureClass.PERMANENT, FailureCode.IMPORT, "import error"),
         (r"SyntaxError|IndentationError", FailureClass.PERMANENT, FailureCode.SYNTAX, "syntax error"),
         (
@@ -71,11 +77,24 @@ _SIGNS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
 _COMMAND_MISSING = {126: "the command can't be executed", 127: "the command was not found"}
 
 
-def classify(exit_code: int | None, number: int | None, end_of_output: str, *, memory_limit: bool = False) -> Failure:
+def classify(
+    exit_code: int | None,
+    number: int | None,
+    end_of_output: str,
+    *,
+    memory_limit: bool = False,
+    scratch_limit: bool = False,
+) -> Failure:
     """The failure of a task that ended with an exit code or by a signal."""
     if memory_limit:
         return _failure(
             FailureClass.PERMANENT, FailureCode.OUT_OF_MEMORY, "out of memory: it used more than it asked for"
+        )
+    if scratch_limit:
+        return _failure(
+            FailureClass.PERMANENT,
+            FailureCode.SCRATCH,
+            "out of scratch space: it wrote more to its folders than it may",
         )
     if exit_code in _COMMAND_MISSING:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, _COMMAND_MISSING[exit_code])

@@ -23,3 +23,5 @@ class LaunchOrder:
     """Whether the job already runs and gets another number of tasks or other devices."""
     moves: bool = False
     """Whether it gets other devices."""
+    account: str | None = None
+    """The Unix account that was settled when it was submitted; None: that of its user or tenant now."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, NodeId
+from rota.drivers.local.confinement.device_rules import DeviceNumber, number_of
 from rota.drivers.local.task_runner.nvml import find_nvml
 
 if TYPE_CHECKING:
@@ -47,6 +48,25 @@ def nvml_folder() -> str | None:
     import pynvml
 
     return str(Path(pynvml.__file__).parent)
+
+
+def device_nodes(pattern: str | None, *, emulated: bool) -> tuple[DeviceNumber | None, ...]:
+    """Return the node of each device, by index: by a path with `{index}` in it, or as NVIDIA's library has them."""
+    if pattern is not None:
+        return _nodes_by_path(pattern)
+    found = None if emulated else find_nvml()
+    return () if found is None else tuple(number_of(f"/dev/nvidia{minor}") for minor in found.minor_numbers())
+
+
+def _nodes_by_path(pattern: str) -> tuple[DeviceNumber | None, ...]:
+    if "{index}" not in pattern:
+        raise RotaError(f"device_nodes is {pattern!r}; write {{index}} where the number of the device goes")
+    nodes: list[DeviceNumber | None] = []
+    while (found := number_of(pattern.replace("{index}", str(len(nodes))))) is not None:
+        nodes.append(found)
+    if not nodes:
+        raise RotaError(f"device_nodes is {pattern!r}; there is no device node {pattern.replace('{index}', '0')}")
+    return tuple(nodes)
 
 
 def _short(name: str) -> str:

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import rota
+from rota.drivers.local.task_runner.supervisor import CONFINED
 
 _ROOT = str(Path(rota.__file__).parents[1])
 _PROGRAM = f"import sys; sys.path.append({_ROOT!r}); from rota.drivers.local.task_runner.supervisor import main; main()"
 """What a supervisor's interpreter runs: a module, so that it need not be compiled at every start."""
 _COMMAND = [sys.executable, "-I", "-S", "-c", _PROGRAM]
 _SILENT = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (1, 2)]
+_KEPT = frozenset({"PATH", "LANG", "LC_ALL", "TZ", "TMPDIR"})
+_KEPT_FAMILIES = ("LD_", "FAKETIME", "COVERAGE_")
 SPARES = 2
 REFILL_S = 0.1
 """How long after a start the pool is refilled, so that the start has the machine to itself."""
@@ -46,12 +49,18 @@ class IdleSupervisor:
         return True
 
 
-def bring_up() -> IdleSupervisor:
+def _environment() -> dict[str, str]:
+    """The variables of a supervisor: what an interpreter needs, none of the manager's secrets."""
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_FAMILIES)}
+
+
+def bring_up(*, confined: bool = False) -> IdleSupervisor:
     """A supervisor that waits for its task."""
+    command = [*_COMMAND, CONFINED] if confined else _COMMAND
     mouth, ear = os.pipe()
     try:
         actions = [(os.POSIX_SPAWN_DUP2, mouth, 0), *_SILENT]
-        pid = os.posix_spawn(_COMMAND[0], _COMMAND, os.environ, file_actions=actions, setsid=True)
+        pid = os.posix_spawn(command[0], command, _environment(), file_actions=actions, setsid=True)
         return IdleSupervisor(pid=pid, pidfd=os.pidfd_open(pid), ear=ear)
     except OSError:
         os.close(ear)
@@ -63,8 +72,12 @@ def bring_up() -> IdleSupervisor:
 class PreforkPool:
     """Spare supervisors, kept once a first task was started."""
 
-    def __init__(self, later: Callable[[float, Callable[[], None]], asyncio.TimerHandle]) -> None:
+    def __init__(
+        self, later: Callable[[float, Callable[[], None]], asyncio.TimerHandle], *, confined: bool = False
+    ) -> None:
         self._later = later
+        self._confined = confined
+        """Whether tasks may have to be confined."""
         self._spare: list[IdleSupervisor] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -78,7 +91,7 @@ class PreforkPool:
             if found.give(folder):
                 return found
             _forget(found)
-        made = bring_up()
+        made = bring_up(confined=self._confined)
         made.give(folder)
         return made
 
@@ -97,7 +110,7 @@ class PreforkPool:
         self._timer = None
         with contextlib.suppress(OSError):  # the next start will say that nothing can be started
             while len(self._spare) < SPARES:
-                self._spare.append(bring_up())
+                self._spare.append(bring_up(confined=self._confined))
 
 
 def _forget(spare: IdleSupervisor) -> None:

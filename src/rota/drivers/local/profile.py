@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +18,9 @@ from pathlib import Path
 from rota.core.errors import RotaError
 from rota.drivers.local.task_runner.gpus import GpuUse
 from rota.drivers.local.task_runner.nvml import Nvml, find_nvml
-from rota.drivers.local.task_runner.processes import belongs
+from rota.drivers.local.task_runner.processes import TaskProcesses, belongs, started
 from rota.drivers.local.task_usage import use_of_sessions
+from rota.store import clock
 from rota.store.run_folder import gpu_labels, read_json
 
 EVERY_S = 0.1
@@ -45,17 +45,17 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
     nvml = find_nvml()
     with tempfile.TemporaryDirectory(prefix="rota-profile-") as folder:
         env = {**os.environ, "ROTA_RUN_DIR": folder}
-        begun_s, received, sent = time.time(), *_network()
+        begun_s, received, sent = clock.now_s(), *_network()
         try:
             child = subprocess.Popen(command, env=env, start_new_session=True)
         except OSError as error:
             raise RotaError(f"can't run {command[0]!r}: {error.strerror}") from error
-        seen = _Samples()
+        seen, own = _Samples(), TaskProcesses(child.pid, started(child.pid), "")
         try:
-            code = _watch(child, seen, nvml, begun_s + most_s)
+            code = _watch(child, own, seen, nvml, begun_s + most_s)
         finally:
-            _end(child)
-        ended_s = time.time()
+            _end(child, own)
+        ended_s = clock.now_s()
         progress = _progress(Path(folder), begun_s, ended_s)
     passed_s = ended_s - begun_s
     now_received, now_sent = _network()
@@ -70,8 +70,11 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
     return found if code is not None else {name: value for name, value in found.items() if name not in CUT_SHORT}, code
 
 
-def _watch(child: subprocess.Popen[bytes], seen: _Samples, nvml: Nvml | None, until_s: float) -> int | None:
-    while time.time() < until_s:
+def _watch(
+    child: subprocess.Popen[bytes], own: TaskProcesses, seen: _Samples, nvml: Nvml | None, until_s: float
+) -> int | None:
+    while clock.now_s() < until_s:
+        own.find()  # what is in its session now can still be told from others when the command has ended
         _sample(child.pid, seen, nvml)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return child.wait(EVERY_S)
@@ -86,17 +89,18 @@ def _sample(pid: int, seen: _Samples, nvml: Nvml | None) -> None:
     if nvml is not None:
         readings = nvml.look()
         named = {each for reading in readings for each in reading.bytes_by_process}
-        seen.gpus.add(readings, {each for each in named if belongs(each, pid, "")}, time.time())
+        seen.gpus.add(readings, {each for each in named if belongs(each, pid, "")}, clock.now_s())
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: subprocess.Popen[bytes], own: TaskProcesses) -> None:
     """Ask it to stop, as a manager would, and end what has not stopped by then; its session with it."""
-    for number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
-        if child.poll() is None or number is signal.SIGKILL:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, number)
+    if child.poll() is None:
+        own.signal_group(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(wait_s)
+            child.wait(GRACE_S)
+    own.end()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_S)
 
 
 def _progress(folder: Path, begun_s: float, ended_s: float) -> dict[str, float]:

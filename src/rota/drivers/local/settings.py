@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.drivers.local.attempt import Attempt
-from rota.drivers.local.cgroup import Cgroups, NoCgroups
+from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
+from rota.drivers.local.confinement.abilities import Confinement
+from rota.drivers.local.confinement.accounts import AccountMap, own_account
+from rota.drivers.local.confinement.device_rules import DeviceNumber, refused
 from rota.drivers.local.plan_environment import plan_variables
 from rota.drivers.local.task import TaskHandle
-from rota.drivers.local.task_environment import environment, tied_cpus
+from rota.drivers.local.task_environment import environment, login_environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
+from rota.store import clock
 from rota.store.run_folder import Json, shared_folder
 
 
@@ -22,10 +27,22 @@ class Settings:
     barrier_s: float = 60.0
     log_bytes: int = 16 << 20
     log_files: int = 8
-    user: tuple[int, int, tuple[int, ...]] | None = None
-    """User, group and further groups of the tasks' processes; None: those of the manager."""
+    accounts: AccountMap = field(default_factory=AccountMap)
+    """Under which Unix account the tasks of a job run."""
+    confinement: Confinement = field(default_factory=Confinement)
+    """How tasks are kept apart that run as other users than the manager."""
+    umask: int | None = None
+    """The mode bits that files of tasks don't get where no account is mapped; None: as the manager."""
+    task_env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of all tasks; those of the submitting shell and of the job take precedence."""
+    device_nodes: tuple[DeviceNumber | None, ...] = ()
+    """By index of a device: its node, which only tasks may open that have the device."""
+    scratch_bytes: int = 0
+    """What a job may write to its own folders; 0 is no limit."""
     limits: Cgroups | NoCgroups = field(default_factory=lambda: NoCgroups(why="not asked for"))
     """What enforces the tasks' limits: the kernel, or the supervisors as far as they can."""
+    max_processes: int = 4096
+    """Processes and threads that a task may have at a time, where the kernel counts them."""
     nvml: str | None = None
     """The folder of `pynvml`, by which supervisors see what tasks use of GPUs; None where devices are no GPUs."""
 
@@ -39,8 +56,16 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
     """Return what a supervisor has to know to run a task."""
     slot = task.slot
     role = attempt.job.roles[slot.role]
-    user, group, groups = settings.user or (None, None, ())
-    cgroup = settings.limits.make(task.token, role.cpu_milli, role.memory_bytes)
+    account = attempt.account
+    cgroup = settings.limits.make(
+        task.token,
+        TaskLimits(
+            cpu_milli=role.cpu_milli,
+            memory_bytes=role.memory_bytes,
+            processes=settings.max_processes,
+            refused=refused(settings.device_nodes, slot.devices),
+        ),
+    )
     env = environment(
         slot,
         attempt.job,
@@ -51,6 +76,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         folder=str(shared_folder(settings.home, attempt.job.id)),
         token=task.token,
         tell=str(task.folder / TELL),
+        login={**login_environment(account or own_account()), **settings.task_env},
     )
     tasks = [other.slot for other in attempt.tasks]
     plan = plan_variables(attempt.job, attempt.launch.plan, tasks, slot, address=env["MASTER_ADDR"], port=port)
@@ -61,6 +87,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "barrier": attempt.is_gang,
         "barrier_s": settings.barrier_s,
         "grace_s": attempt.launch.grace_s,
+        "clock_offset_s": clock.offset_s(),
         "memory_bytes": role.memory_bytes,
         "cgroup": cgroup,
         "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),
@@ -70,7 +97,10 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "log_files": settings.log_files,
         "token": task.token,
         "notify": str(settings.pipe),
-        "uid": user,
-        "gid": group,
-        "groups": list(groups),
+        "uid": None if account is None else account.uid,
+        "gid": None if account is None else account.gid,
+        "groups": [] if account is None else list(account.groups),
+        "umask": settings.umask if account is None else account.umask,
+        "confine": attempt.confine,
+        "scratch": attempt.scratch,
     }

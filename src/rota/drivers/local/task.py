@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import os
 import signal
 from enum import Enum
 from pathlib import Path
 
+from rota.core.messages.decisions import Cause
 from rota.core.model.ranks import TaskRank
 from rota.drivers.local.prefork_pool import PreforkPool
-from rota.drivers.local.task_runner.processes import end_session, start_time
+from rota.drivers.local.task_runner.processes import TaskProcesses, boot, start_time
 from rota.store.run_folder import Json, read_json, write_json
+
+
+def task_token(mark: str, folder: Path, *place: object) -> str:
+    """Return what marks the processes of a task: its job, attempt and rank, and what only the manager can derive.
+
+    A task that began under an older Rota keeps the token in its order.
+    """
+    name = "/".join(map(str, place))
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        known = read_json(folder / "task.json")
+        if known is not None:
+            return str(known["token"])
+    return f"{name}/{hmac.digest(mark.encode(), name.encode(), 'sha256').hex()[:24]}"
 
 
 class TaskPhase(Enum):
@@ -35,6 +50,7 @@ class TaskHandle:
         self.state: Json = {}
         self.pidfd = -1
         self._child = 0
+        self._was_claimed = False
 
     def spawn(self, order: Json, pool: PreforkPool) -> None:
         """Start a supervisor. It exits at once if another one has claimed the task."""
@@ -50,8 +66,9 @@ class TaskHandle:
 
     @property
     def claimed(self) -> bool:
-        """Whether a supervisor has claimed the task."""
-        return (self.folder / "claim").exists()
+        """Whether a supervisor has claimed the task; once one has, even if the folder was deleted since."""
+        self._was_claimed = self._was_claimed or (self.folder / "claim").exists()
+        return self._was_claimed
 
     def find(self) -> None:
         """Find the supervisor that has the claim, after a restart of the manager."""
@@ -59,7 +76,7 @@ class TaskHandle:
         if claim is None:
             return
         pid = int(claim["supervisor"])
-        if not pid:
+        if not pid or not _is_of_this_boot(claim):
             return
         with contextlib.suppress(ProcessLookupError):
             pidfd = os.pidfd_open(pid)
@@ -73,6 +90,7 @@ class TaskHandle:
         state = read_json(self.folder / "state.json")
         if state is None:
             return False
+        self._was_claimed = True
         before = (self.phase, self.rests, self.saves)
         self.state = state
         self.phase = TaskPhase(state["phase"])
@@ -102,7 +120,8 @@ class TaskHandle:
 
     def give_up(self) -> None:
         """Mark the task as ended with an unknown result."""
-        end_session(int(self.state.get("pid", 0)), self.token)
+        if _is_of_this_boot(self.state):
+            TaskProcesses(int(self.state.get("pid", 0)), int(self.state.get("pid_start", 0)), self.token).end()
         ran = self.phase not in (TaskPhase.NEW, TaskPhase.READY)
         lost: Json = {"exit_code": None, "signal": int(signal.SIGKILL), "lost": True, "ran": ran}
         self.state = {**self.state, **lost, "phase": "ended"}
@@ -114,7 +133,7 @@ class TaskHandle:
         recorder = int(self.state.get("recorder", 0))
         if not recorder:
             return self.phase is TaskPhase.LAUNCHING
-        return start_time(recorder) == self.state.get("recorder_start")
+        return _is_of_this_boot(self.state) and start_time(recorder) == self.state.get("recorder_start")
 
     def nudge(self) -> None:
         """Signal the supervisor to read its orders."""
@@ -126,16 +145,28 @@ class TaskHandle:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
 
-    def order_stop(self, signal_name: str, grace_s: float) -> None:
-        """Order the supervisor to end the task, first by file, so that one that is just starting obeys too."""
+    def order_stop(self, signal_name: str, grace_s: float, cause: str = "") -> None:
+        """Order the supervisor to end the task, first by file, so that one that is just starting obeys too.
+
+        The cause is kept there, so that a manager that could not store a cancellation finds it again.
+        """
         path = self.folder / "stop.json"
         try:
+            is_gone = self._was_claimed and not (self.folder / "claim").exists()
             self.folder.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                write_json(path, {"signal": signal_name, "grace_s": grace_s})
-        except OSError:  # the disk is full: say it by a signal, which has the same meaning
+                write_json(path, {"signal": signal_name, "grace_s": grace_s, "cause": cause})
+        except OSError:
+            is_gone = True
+        if is_gone:  # the disk is full, or the folder was deleted: say it by a signal, which has the same meaning
             self._signal(signal.SIGTERM)
         self.nudge()
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether it was ordered to stop because its job was cancelled."""
+        order = read_json(self.folder / "stop.json")
+        return order is not None and order.get("cause") == Cause.CANCELLED.value
 
     def order_rest(self, rests: bool, until_s: float | None = None) -> None:
         """Order the supervisor to suspend the task, for a time or until further notice, or to resume it."""
@@ -196,3 +227,8 @@ class TaskHandle:
         """The exit code as a shell reports it: above 128 for signals."""
         number = self.state.get("signal")
         return 128 + int(number) if number is not None else self.state.get("exit_code")
+
+
+def _is_of_this_boot(record: Json) -> bool:
+    """Whether the process ids in a record are of this boot; records of an older Rota do not say."""
+    return bool(record.get("boot", boot()) == boot())

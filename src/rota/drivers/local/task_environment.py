@@ -8,18 +8,39 @@ from collections.abc import Mapping
 
 from rota.core.model.job import Job
 from rota.core.model.ranks import TaskRank
+from rota.drivers.local.confinement.accounts import UnixAccount
 from rota.files.job import Launch, Member
 
-_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-"""Variables that a task inherits from the manager."""
+_PATH, _PATH_OF_ROOT = "/usr/local/bin:/usr/bin:/bin", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def login_environment(account: UnixAccount) -> dict[str, str]:
+    """Return the variables that a login gives a user; nothing of the manager's own environment."""
+    return {
+        "PATH": _PATH if account.uid else _PATH_OF_ROOT,
+        "HOME": account.home,
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "SHELL": account.shell,
+        "LANG": "C.UTF-8",
+    }
 
 
 def environment(
-    slot: TaskRank, job: Job, launch: Launch, *, tasks: int, attempt: int, port: int, folder: str, token: str, tell: str
+    slot: TaskRank,
+    job: Job,
+    launch: Launch,
+    *,
+    tasks: int,
+    attempt: int,
+    port: int,
+    folder: str,
+    token: str,
+    tell: str,
+    login: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the environment of a task; the job's own variables take precedence."""
     role = launch.roles[slot.role]
-    inherited = {name: os.environ[name] for name in _KEPT if name in os.environ}
     given: Mapping[str, object] = {
         "ROTA_JOB_ID": job.id,
         "ROTA_JOB_NAME": launch.name,
@@ -50,7 +71,7 @@ def environment(
     if launch.checkpoint_path is not None:
         extra["ROTA_CHECKPOINT"] = launch.checkpoint_path
     plain = {name: str(value) for name, value in (*given.items(), *extra.items())}
-    return {**inherited, **plain, **role.env, "ROTA_TASK_TOKEN": token}
+    return {**login, **plain, **role.env, "ROTA_TASK_TOKEN": token}
 
 
 def _as_member(member: Member) -> dict[str, object]:

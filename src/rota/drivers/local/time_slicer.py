@@ -7,13 +7,13 @@ by itself, so that tasks continue if the manager dies; a longer stop is renewed.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rota.core.model.job import WHOLE, JobId
 from rota.core.model.placement import Placement
+from rota.store import clock
 
 QUANTUM_S = 0.3
 """Length of a time slice: that of KubeShare's token (Yeh et al., HPDC 2020)."""
@@ -87,7 +87,7 @@ class TimeSlicer:
     def _begin(self, group: _Group) -> None:
         """Reset the time used, after fractions changed."""
         group.base_s = {job_id: self._attempts.ran_s(job_id) for job_id in group.parts}
-        group.since_s = time.time()
+        group.since_s = clock.now_s()
         group.turn, group.renewed_s = None, 0.0
         if self._timer is None:
             self._timer = self._later(0.0, self._tick)
@@ -95,7 +95,7 @@ class TimeSlicer:
     def _tick(self) -> None:
         self._timer = self._later(QUANTUM_S, self._tick) if self._groups else None
         for group in self._groups.values():
-            self._turn_over(group, time.time())
+            self._turn_over(group, clock.now_s())
 
     def _turn_over(self, group: _Group, now_s: float) -> None:
         chosen = self._furthest_behind(group, now_s)

@@ -8,7 +8,7 @@ from rota.core.messages.decisions import Lease
 from rota.core.messages.events import End
 from rota.core.model.job import Job
 from rota.core.model.placement import Placement
-from rota.traces.workload import Outcome, Submission
+from rota.traces.workload import Outcome
 
 _ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.CANCELLED: End.CANCELLED}
 
@@ -43,13 +43,12 @@ class JobRun:
         "work_from_s",
     )
 
-    def __init__(self, submission: Submission, interval_s: float) -> None:
-        self.job: Job = submission.job
-        checkpoint = submission.job.checkpoint
-        self.interval_s = interval_s if checkpoint is None else checkpoint.interval_s
-        """Time between its checkpoints; with 0 no work is ever lost."""
-        self.outcome = _ENDS[submission.outcome]
-        self.target = (submission.job.work or 0.0) * submission.ends_at
+    def __init__(self, job: Job, target: float, outcome: Outcome, interval_s: float) -> None:
+        self.job = job
+        self.interval_s = interval_s if job.checkpoint is None else job.checkpoint.interval_s
+        """Time between its checkpoints; with 0 no work is ever lost, without end it is never saved."""
+        self.outcome = _ENDS[outcome]
+        self.target = target
         self.work = 0.0
         self.work_from_s = 0.0
         self.rate = 0.0
@@ -101,6 +100,11 @@ class JobRun:
             done = self.work_at(now_s)
             self.busy_s += (done - self.metered) * self.busy_by_work
             self.metered = done
+
+    @property
+    def starts_over(self) -> bool:
+        """Whether it never saves its progress, so that a stop undoes all of it."""
+        return self.interval_s == math.inf
 
     def kept(self, now_s: float) -> float:
         """Return the work that survives a fault."""

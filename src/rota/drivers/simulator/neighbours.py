@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from rota.core.model.job import WHOLE, JobId
+from collections.abc import Mapping
+
+from rota.core.model.job import WHOLE, Job, JobId
 from rota.core.model.placement import Placement
+from rota.drivers.simulator.job_run import JobRun
+from rota.perf.speed.throttling import duty
 
 
 class Neighbours:
@@ -54,3 +58,20 @@ class Neighbours:
         affected = list(self._affected)
         self._affected.clear()
         return affected
+
+
+def duty_among(neighbours: Neighbours | None, job: Job, placement: Placement) -> float:
+    """Return the fraction of its work that a throttled job may do on a placement."""
+    if neighbours is None or all(slot.milli == WHOLE for slot in placement):
+        return 1.0
+    return duty(job, placement, len(neighbours.mates(job.id, placement)))
+
+
+def mates_of(
+    neighbours: Neighbours, runs: Mapping[JobId, JobRun], run: JobRun, placement: Placement, *, knows_pairs: bool
+) -> list[tuple[Job, float]]:
+    """Return the jobs packed with a job and how much each does; fractions only where that was measured."""
+    if not knows_pairs and run.job.roles[placement[0].role].is_fraction:
+        return []
+    others = [runs[name] for name in neighbours.mates(run.job.id, placement)]
+    return [(other.job, duty(other.job, other.placement or (), len(others))) for other in others]

@@ -81,7 +81,7 @@ def _run(
     progress: Callable[[int], None] | None,
 ) -> RunOutcome:
     wall, cpu = time.perf_counter(), time.process_time()
-    clock = _Clock(engine, world, submissions, faults)
+    clock = MomentClock(engine, world, submissions, faults)
     events = 0
     report_at = REPORT_EVERY
     while (moment := clock.next_moment()) is not None:
@@ -103,7 +103,7 @@ def _run(
     return RunOutcome(events=events, wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
 
 
-class _Clock:
+class MomentClock:
     """Merges arrivals, ends, faults and timers into moments."""
 
     def __init__(self, engine: Engine, world: World, submissions: Sequence[Submission], faults: Faults) -> None:

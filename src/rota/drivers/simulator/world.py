@@ -30,10 +30,9 @@ from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import WHOLE, Job, JobId
 from rota.core.model.placement import Placement, meet, same_devices
 from rota.drivers.simulator.job_run import SLACK, JobRun
-from rota.drivers.simulator.neighbours import Neighbours
+from rota.drivers.simulator.neighbours import Neighbours, duty_among, mates_of
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.perf.speed.shared_servers import SharedServers, contends
-from rota.perf.speed.throttling import duty
 from rota.perf.speed.utilisation import busy_devices
 from rota.traces.workload import Submission
 
@@ -73,7 +72,22 @@ class World:
 
     def expect(self, submission: Submission) -> None:
         """Take in a submission, with the true work and end of its job."""
-        self._runs[submission.job.id] = JobRun(submission, self._costs.checkpoint_interval_s)
+        self._runs[submission.job.id] = JobRun(
+            submission.job, submission.target, submission.outcome, self._costs.checkpoint_interval_s
+        )
+
+    def take_over(self, run: JobRun, *, rerate: bool = False) -> None:
+        """Take in a job that is under way; with `rerate`, at the speed of this world and not the recorded one."""
+        self._runs[run.job.id] = run
+        if run.placement is None or run.rests:
+            return
+        if run.saves_result:
+            self._saving[run.job.id] = run
+            self._speak_at(run, run.work_from_s + self._costs.save_s)
+        else:
+            self._enter(run.job.id, run.placement)
+            if not run.lapsed:
+                self._set_rate(run, self._rate(run) if rerate else run.rate)
 
     def arrival(self, job: Job) -> JobArrived:
         """Return the event of a submission, with the speed that the scheduler knows beforehand."""
@@ -127,8 +141,7 @@ class World:
                 answers.append(self._resume(run, decision, now_s))
             else:
                 answers.append(self._resize(run, decision, now_s))
-        if self._neighbours is not None:
-            answers.extend(self._adjust_speeds(now_s))
+        answers.extend(self.adjust(now_s))
         return answers
 
     def lose(self, lost: NodeLost, now_s: float) -> list[Event]:
@@ -145,8 +158,26 @@ class World:
         return interrupted
 
     def adjust(self, now_s: float) -> list[Event]:
-        """Return changes of speed after neighbours ended or were interrupted."""
-        return [] if self._neighbours is None else self._adjust_speeds(now_s)
+        """Return changes of speed of jobs whose neighbours changed; they run at another speed from now on."""
+        if self._neighbours is None:
+            return []
+        changed: list[Event] = []
+        for job_id in self._neighbours.pop_affected():
+            run = self._runs[job_id]
+            if run.placement is None or run.lapsed or run.rests or run.saves_until_s is not None or run.saves_result:
+                continue
+            rate = self._rate(run)
+            run.meter(now_s)
+            if rate == run.rate:
+                if self._meters:
+                    self._set_load(run)
+                continue
+            run.save(now_s)
+            run.work = run.work_at(now_s)
+            run.work_from_s = max(now_s, run.work_from_s)
+            self._set_rate(run, rate)
+            changed.append(SpeedChanged(job_id, run.work, rate))
+        return changed
 
     def add_node(self, event: NodeAdded) -> None:
         """Add a node, or replace the one of the same name."""
@@ -181,8 +212,8 @@ class World:
         work = run.work_at(now_s) if run.placement is not None else run.work
         if run.placement is None or not self._costs.checkpoint_s:
             self._leave(run)
-            run.work = work
-            return Stopped(run.job.id, work)
+            run.work = 0.0 if run.starts_over else work
+            return Stopped(run.job.id, run.work)
         run.save(now_s)
         run.work, run.work_from_s, run.rate = work, now_s, 0.0
         run.saves_until_s = now_s + self._costs.checkpoint_s
@@ -193,10 +224,10 @@ class World:
 
     def _stopped(self, run: JobRun, saves_until_s: float, now_s: float) -> Event:
         """Complete a stop. Work is kept, unless the job was killed before it was saved."""
-        work = run.work if now_s >= saves_until_s or not run.interval_s else run.saved
+        is_saved = (now_s >= saves_until_s or not run.interval_s) and not run.starts_over
         self._leave(run)
-        run.work = work
-        return Stopped(run.job.id, work)
+        run.work = run.work if is_saved else run.saved
+        return Stopped(run.job.id, run.work)
 
     def _renew(self, run: JobRun, order: Renew, now_s: float) -> Event:
         """Begin the next lease on the same devices; no work is lost."""
@@ -245,9 +276,10 @@ class World:
         """Resize or move a job, at the cost of a restart or a move; another fraction of the same devices is free."""
         run.save(now_s)
         run.meter(now_s)
-        run.work = run.work_at(now_s)
         is_move = isinstance(decision, Move)
         in_place = run.placement is not None and same_devices(run.placement, decision.placement) and not is_move
+        run.work = 0.0 if run.starts_over and not in_place else run.work_at(now_s)
+        run.metered = min(run.metered, run.work)
         self._leave(run)
         run.placement = decision.placement
         if in_place:
@@ -361,36 +393,8 @@ class World:
         return rate
 
     def _duty(self, job: Job, placement: Placement) -> float:
-        """The fraction of its work that a throttled job may do there."""
-        if self._neighbours is None or all(slot.milli == WHOLE for slot in placement):
-            return 1.0
-        return duty(job, placement, len(self._neighbours.mates(job.id, placement)))
+        return duty_among(self._neighbours, job, placement)
 
     def _mates(self, run: JobRun, placement: Placement) -> list[tuple[Job, float]]:
-        """Return the jobs packed with a job and how much each does; fractions only where that was measured."""
         assert self._neighbours is not None
-        if not self._speed.knows_pairs and run.job.roles[placement[0].role].is_fraction:
-            return []
-        others = [self._runs[name] for name in self._neighbours.mates(run.job.id, placement)]
-        return [(other.job, duty(other.job, other.placement or (), len(others))) for other in others]
-
-    def _adjust_speeds(self, now_s: float) -> list[Event]:
-        """Jobs whose neighbours changed run at another speed from now on."""
-        assert self._neighbours is not None
-        changed: list[Event] = []
-        for job_id in self._neighbours.pop_affected():
-            run = self._runs[job_id]
-            if run.placement is None or run.lapsed or run.rests or run.saves_until_s is not None or run.saves_result:
-                continue
-            rate = self._rate(run)
-            run.meter(now_s)
-            if rate == run.rate:
-                if self._meters:
-                    self._set_load(run)
-                continue
-            run.save(now_s)
-            run.work = run.work_at(now_s)
-            run.work_from_s = max(now_s, run.work_from_s)
-            self._set_rate(run, rate)
-            changed.append(SpeedChanged(job_id, run.work, rate))
-        return changed
+        return mates_of(self._neighbours, self._runs, run, placement, knows_pairs=self._speed.knows_pairs)

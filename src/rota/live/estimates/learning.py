@@ -27,7 +27,7 @@ from rota.files.job_shape import JobFile
 from rota.files.quantities import parse_bytes
 from rota.live.estimates.oom_history import Least, OomHistory
 from rota.live.estimates.past_use import MB, PREDICTED, attributes, past_uses
-from rota.live.loop.control import News
+from rota.live.loop.entry import News
 from rota.live.workers.worker_process import Json, WorkerProcess, answer_all
 from rota.perf.speed.busy_fraction import LABEL as UTILIZATION
 from rota.store.database import open_database

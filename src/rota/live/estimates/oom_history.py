@@ -12,6 +12,7 @@ from rota.estimate.observations import GROUPS, Observation, Value
 from rota.files.quantities import parse_bytes
 from rota.live.estimates.oom_retry import FIELD_BY_FAILURE
 from rota.live.estimates.past_use import asked_of, attributes
+from rota.store import clock
 from rota.store.records import Records
 
 WEEK_S = 7 * 86400.0
@@ -81,7 +82,7 @@ def _reaches(asked: Value | None, known: Value) -> bool:
 
 
 def _read(records: Records) -> Iterator[OomRecord]:
-    for row in records.ran_out(tuple(FIELD_BY_FAILURE), time.time() - WEEK_S):
+    for row in records.ran_out(tuple(FIELD_BY_FAILURE), clock.now_s() - WEEK_S):
         spec = json.loads(row.spec)
         run = Observation(attributes=attributes(spec), labels={})
         yield OomRecord(job=row.id, run=run, least=dict(_least(spec, row.state, row.failure)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +17,20 @@ from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import OPPORTUNISTIC, JobId, JobState, NodeId
 from rota.core.state.state import State
+from rota.live.intake.planned_models import planned_speeds
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig, as_json, kept_from
-from rota.live.loop.control import PAST_KEY, Control, LoopEntry, StepRecorder
-from rota.live.loop.planned_models import planned_speeds
+from rota.live.loop.control import PAST_KEY, Control
+from rota.live.loop.entry import LoopEntry, StepRecorder
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.mechanisms.declare import Knowledge
+from rota.perf.speed.model import Costs
 from rota.placement import style
 from rota.policies import find_policy
 from rota.scenario import Scenario
+from rota.store import clock
+from rota.store.disk_reserve import DiskReserve
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
 from rota.tenancy import allocator
@@ -110,23 +114,36 @@ def as_scheduled(
     )
 
 
-def boot(records: Records, scheduling: Scheduling, driver: DriverContract) -> Control:
+def boot(
+    records: Records, scheduling: Scheduling, driver: DriverContract, reserve: DiskReserve | None = None
+) -> Control:
     """Return the loop, ready to run, in the state in which the last one stopped.
 
     A policy that the driver can't serve is refused before anything is changed.
     """
     declared, options = find_policy(scheduling.policy)
     declared.refuse_driver(options, driver, live=True)
-    return begin(records, scheduling, restored(records, scheduling), "a live manager")
+    return begin(records, scheduling, restored(records, scheduling), "a live manager", reserve)
 
 
-def begin(records: Records, scheduling: Scheduling, was: Restored, about: str) -> Control:
+def begin(
+    records: Records, scheduling: Scheduling, was: Restored, about: str, reserve: DiskReserve | None = None
+) -> Control:
     """Return the loop, ready to run from a state, with which a new journal segment begins."""
     recorder = StepRecorder()
     engine = was.engine(recorder)
     header = header_of(engine, was.present, was.policy, was.placement, scheduling.tenancy, about)
     first_step = records.begin_segment(header)
-    control = Control(engine, recorder, records, was.kept, first_step, plans_slowly=was.in_rounds, present=was.present)
+    control = Control(
+        engine,
+        recorder,
+        records,
+        was.kept,
+        first_step,
+        plans_slowly=was.in_rounds,
+        present=was.present,
+        reserve=reserve,
+    )
     control.begin_with(was.first)
     return control
 
@@ -138,7 +155,11 @@ def header_of(
     return encode_header(
         JournalHeader(
             scenario=Scenario(
-                policies=(policy,), placement=placement, tenancy=tenancy, cluster=present.whole(engine.state)
+                policies=(policy,),
+                placement=placement,
+                tenancy=tenancy,
+                cluster=present.whole(engine.state),
+                costs=Costs(checkpoint_interval_s=math.inf),
             ),
             about=about,
             snapshot=snapshot.take(engine.state, engine.memory),
@@ -159,7 +180,7 @@ def _restore(
     records: Records, recall: PolicyMemory, cluster: Cluster, removed: tuple[NodeId, ...], *, in_rounds: bool
 ) -> tuple[State, dict[JobId, Record]]:
     rows = records.live_jobs()
-    now_s = time.time()
+    now_s = clock.now_s()
     kept: dict[JobId, Record] = {}
     pairs = []
     for row in rows:
@@ -170,7 +191,7 @@ def _restore(
             live["rate"] = 1.0
         now_s = max(now_s, live["submitted_s"], live["since_s"])
         pairs.append((job, live))
-        record = kept[job.id] = Record(row.spec, row.owner)
+        record = kept[job.id] = Record(records.opened_spec(row), row.owner, account=row.account)
         record.attempt, record.failures = row.attempt, row.failures
         record.exit_code, record.message, record.failure = row.exit_code, row.message, row.failure
     frame = snapshot.Snapshot(

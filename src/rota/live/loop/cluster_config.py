@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rota.core.codec.cluster_diff import way_to
+from rota.core.codec.cluster_diff import tenants_affected, way_to
 from rota.core.codec.values import decode_cluster, encode_cluster
 from rota.core.errors import RotaError
-from rota.core.messages.events import Event
+from rota.core.messages.events import Event, NodeAdded, NodeRemoved, PromisesChanged
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import NodeId
 from rota.core.state.state import State
@@ -100,3 +101,19 @@ class ClusterConfig:
             str(each.node.id) for at, each in enumerate(state.inventory.nodes) if each.removed and state.is_in_use(at)
         ]
         return {"given": self._given, "current": encode_cluster(self.whole(state)), "removed": gone}
+
+
+def changes_by_kind(events: Sequence[Event], before: Cluster, after: Cluster) -> dict[str, list[str]]:
+    """Return a change of the cluster in words, for users and the audit log."""
+    found: dict[str, list[str]] = {}
+    for event in events:
+        match event:
+            case NodeAdded(node):
+                found.setdefault("nodes added", []).append(node.id)
+            case NodeRemoved(node_id):
+                found.setdefault("nodes removed", []).append(node_id)
+            case PromisesChanged(cells, _):
+                names = [str(name) for name in tenants_affected(before, after)]
+                rules = ["fairness" if cells is None else "physicalCluster"]
+                found |= {"promises to tenants": names} if names else {"rules": rules}
+    return found

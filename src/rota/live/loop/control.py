@@ -15,22 +15,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
 
-from sqlalchemy.exc import DBAPIError
-
+from rota.core.codec.values import encode_job
 from rota.core.engine.driver import ExitDetail, LiveDriver
 from rota.core.engine.engine import Engine
-from rota.core.messages.decisions import Cause, Decision, Move, Resize, Start
+from rota.core.messages.decisions import Cause, Move, Resize, Start, Stop
 from rota.core.messages.events import (
     End,
     Event,
     Interrupted,
+    JobArrived,
     JobCancelled,
     JobEnded,
     JobHeld,
     JobReleased,
+    JobRequeued,
+    JobUpdated,
     Lapsed,
     SpeedChanged,
     StartFailed,
@@ -40,80 +42,30 @@ from rota.core.messages.events import (
 )
 from rota.core.messages.failures import pause_s
 from rota.core.messages.reasons import Reason
-from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.live.estimates.oom_retry import NoMore, Raise, more_memory
+from rota.live.intake.submission_limits import portions
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.dependents import Dependents
+from rota.live.loop.entry import LoopEntry, News, StepRecorder
 from rota.live.loop.histogram import Histogram
-from rota.live.loop.leases import Leases
-from rota.live.loop.record import Record, dump, shown_state
+from rota.live.loop.leases import LOOK_S, Leases
+from rota.live.loop.loop_watch import LoopWatch
+from rota.live.loop.record import Record, dump, row_of, shown_state
+from rota.live.loop.storage import RETRY_S, CantStore, HeldBack, Storage
 from rota.live.loop.transaction import Transaction
+from rota.store import clock
+from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records, WriteBatch
 
 log = logging.getLogger("rota.live")
-RETRY_S = 0.2
-"""Between two tries to write to a database that can't be written to."""
 PAST_KEY = "past"
 """The setting that holds the past usage of accounts."""
-MOST_EVENTS = 100
-"""How many events one step takes, which limits how long a long list of jobs blocks others."""
 MEMORY_EVERY_S = 1.0
-_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged, WorkDone)
-
-
-@dataclass(frozen=True, slots=True)
-class JournalSegment:
-    """A new journal segment, because the policy changes: the change, and the segment's header."""
-
-    change: Callable[[], None]
-    header: Callable[[], dict[str, Any]]
-
-
-@dataclass(slots=True)
-class LoopEntry:
-    """Events for the next step, and what is written with them."""
-
-    events: list[Event]
-    records: dict[JobId, Record] = field(default_factory=dict)
-    answers: list[dict[str, Any]] = field(default_factory=list)
-    drained: dict[str, bool] = field(default_factory=dict)
-    audit: list[dict[str, Any]] = field(default_factory=list)
-    cluster: Cluster | None = None
-    """The cluster after the events, if they change it."""
-    segment: JournalSegment | None = None
-    """Begins before the events."""
-    done: asyncio.Future[None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """A change of a job's state."""
-
-    job_id: JobId
-    tenant: str
-    state: str
-    step: int
-
-
-class StepRecorder:
-    """The engine's journal during one step: keeps the reasons of waiting jobs for the transaction."""
-
-    def __init__(self) -> None:
-        self.waits: list[tuple[JobId, Reason]] = []
-
-    def append(
-        self,
-        now_s: float,
-        events: Sequence[Event],
-        decisions: Sequence[Decision],
-        waits: Sequence[tuple[JobId, Reason]],
-    ) -> None:
-        """Keep the reasons of waiting jobs."""
-        self.waits = list(waits)
+_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, JobRequeued, JobUpdated, Lapsed, SpeedChanged, WorkDone)
 
 
 class Control:
@@ -129,22 +81,22 @@ class Control:
         *,
         plans_slowly: bool = False,
         present: ClusterConfig | None = None,
+        reserve: DiskReserve | None = None,
     ) -> None:
         self.engine = engine
         self.present = present
         self.kept = kept
-        self.trouble: str | None = None
-        """Why the database can't be written at present, if so."""
+        self.storage = Storage(records, reserve)
+        self._held_back = HeldBack(self._stopping)
         self.steps = first_step
         self._recorder = recorder
-        self._records = records
         self._names = [str(books.node.id) for books in engine.state.inventory.nodes]
         self._inbox: list[LoopEntry] = []
         self._wake = asyncio.Event()
         self.step_s: deque[float] = deque(maxlen=64)
         """Durations of the last steps of the engine."""
         self.step_times = Histogram()
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
+        self.watch = LoopWatch()
         self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner") if plans_slowly else None
         self._at_rest = asyncio.Event()
         self._at_rest.set()
@@ -159,10 +111,21 @@ class Control:
         """The engine's state; for reading only."""
         return self.engine.state
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be stored at present, if so."""
+        return self.storage.trouble
+
+    def _stopping(self, job_id: JobId) -> Cause | None:
+        live = self.state.jobs.get(job_id)
+        return None if live is None else live.stopping
+
     # -- from outside ----------------------------------------------------------------------------
 
     async def apply(self, entry: LoopEntry) -> None:
-        """Add an entry; return when it is durable."""
+        """Add an entry; return when it is durable. Refuse it if that is impossible now and it does not only cancel."""
+        if not entry.cancels:
+            self.storage.refuse_if_troubled()
         entry.done = asyncio.get_running_loop().create_future()
         self._put(entry)
         await entry.done
@@ -196,7 +159,7 @@ class Control:
                 return event, replace(detail, message=message)
             case Raise(spec=spec, job=job, message=message):
                 record.spec = dump(spec)
-                retry_s = time.time() + pause_s(record.failures + 1)
+                retry_s = clock.now_s() + pause_s(record.failures + 1)
                 return Interrupted(event.job_id, event.work, retry_s, job), replace(detail, message=message)
 
     @property
@@ -208,6 +171,13 @@ class Control:
         """Call a listener with every change once it is durable; return how to remove it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def remembered(self, job_id: JobId) -> SimpleNamespace | None:
+        """Return an unfinished job as its row would be stored now, for when the database can't be read."""
+        live, record = self.state.jobs.get(job_id), self.kept.get(job_id)
+        if live is None or record is None:
+            return None
+        return SimpleNamespace(**row_of(live, record, self.state, self._names, encode_job(live.job)))
 
     def explain(self, job_id: JobId) -> Reason | None:
         """Return why a job does not run; None if it does, has ended or is not known here.
@@ -260,45 +230,96 @@ class Control:
     async def _something_to_do(self) -> None:
         while not self._inbox:
             self._wake.clear()
-            wait_s = self.engine.wakeup_s - time.time()
+            wait_s = min(max(self.engine.wakeup_s - clock.now_s(), 0.0), LOOK_S)
             try:
-                await asyncio.wait_for(self._wake.wait(), None if math.isinf(wait_s) else max(wait_s, 0.0))
+                await asyncio.wait_for(self._wake.wait(), min(wait_s, RETRY_S) if self.storage.is_behind else wait_s)
             except TimeoutError:
-                self._inbox.append(LoopEntry([TimerFired()]))
+                if self.storage.is_behind:
+                    return
+                if clock.now_s() >= self.engine.wakeup_s:
+                    self._inbox.append(LoopEntry([TimerFired()]))
 
     async def _step(self, entries: list[LoopEntry]) -> None:
+        if self.storage.is_behind:
+            entries = [entry for entry in entries if not self._is_refused(entry)]
+            if clock.now_s() >= self.engine.wakeup_s:
+                entries.append(LoopEntry([TimerFired()]))
         for entry in entries:
             self.kept.update(entry.records)
         made = Transaction(self.state, self.kept, self._dependents, self._names)
         for entry in entries:
+            made.specs.update(entry.specs)
             if entry.segment is not None:
                 entry.segment.change()
                 made.batch.segment = (self.steps, entry.segment.header())
         events = [event for entry in entries for event in entry.events if not self._is_late(event)]
-        for first in range(0, len(events), MOST_EVENTS):
-            if first:
+        for number, part in enumerate(portions(events)):
+            if number:
                 await asyncio.sleep(0)
-            await self._take_in(made, events[first : first + MOST_EVENTS])
+            await self._take_in(made, part)
         for entry in entries:
             made.batch.answers.extend(entry.answers)
             made.batch.drained.update(entry.drained)
             made.batch.audit.extend(entry.audit)
+            made.batch.forecasts.extend(entry.forecasts)
+            made.batch.outcomes.extend(entry.outcomes)
+            made.batch.settings.update(entry.settings)
             if entry.cluster is not None and self.present is not None:
                 self.present.became(entry.cluster, self.state)
                 made.batch.settings[CLUSTER_KEY] = dump(self.present.encode(self.state))
         self._remember(made.batch)
-        await self._commit(made.batch)
-        for entry in entries:
-            if entry.done is not None and not entry.done.done():
-                entry.done.set_result(None)
-        self._tell(list(made.touched.values()))
+        made.drop_rows(self._held_back.withdrawn)
+        if await self.storage.store(made.batch):
+            orders = self._held_back.release(events, made.decisions)
+            for entry in entries:
+                entry.answer()
+        else:
+            self._withdraw(entries, made)
+            orders = self._held_back.let_through(events, made.decisions)
+            for entry in entries:
+                self._answer_unstored(entry)
+        withdrawn = self._held_back.withdrawn
+        self._tell([live for job_id, live in made.touched.items() if job_id not in withdrawn])
         assert self._driver is not None
-        for event in self._driver.carry_out(made.decisions, time.time()):
+        for event in self._driver.carry_out(orders, clock.now_s()):
             self._put(LoopEntry([event]))
+        for decision in made.decisions:
+            if isinstance(decision, Stop) and decision.job_id in withdrawn:
+                self._put(LoopEntry([Stopped(decision.job_id, 0.0)]))  # its start was never carried out
         for live in made.touched.values():
             self._leases.watch(live)
         for job_id in self._dependents.forget(made.touched):
             self.kept.pop(job_id, None)
+            withdrawn.discard(job_id)
+
+    def _is_refused(self, entry: LoopEntry) -> bool:
+        """Refuse a request that came while nothing can be stored, unless it only cancels."""
+        if entry.done is None or entry.cancels:
+            return False
+        entry.answer(CantStore(f"nothing can be stored now: {self.trouble}; try again later"))
+        return True
+
+    def _withdraw(self, entries: list[LoopEntry], made: Transaction) -> None:
+        """Take back submissions that could not be stored: they are refused, cancelled, and leave no row."""
+        for entry in entries:
+            jobs = [event.job.id for event in entry.events if isinstance(event, JobArrived)]
+            if entry.done is None or not jobs:
+                continue
+            self._held_back.withdrawn.update(jobs)
+            made.batch.answers = [row for row in made.batch.answers if row not in entry.answers]
+            made.batch.audit = [row for row in made.batch.audit if row not in entry.audit]
+            self._put(LoopEntry([JobCancelled(job_id) for job_id in jobs]))
+            entry.answer(CantStore(f"nothing can be stored now: {self.trouble}; try again later"))
+        made.drop_rows(self._held_back.withdrawn)
+
+    def _answer_unstored(self, entry: LoopEntry) -> None:
+        """Answer a request whose changes wait to be stored: a running job's cancellation counts, for it is stopped."""
+        jobs = [self.state.jobs.get(event.job_id) for event in entry.events if isinstance(event, JobCancelled)]
+        if entry.cancels and all(live is not None and live.stopping is Cause.CANCELLED for live in jobs):
+            entry.answer()
+        else:
+            why = f"it is in effect, but can't be stored now: {self.trouble}"
+            entry.answer(CantStore(f"{why}; it is lost if the manager ends before it can"))
 
     def _is_late(self, event: Event) -> bool:
         """Return whether an event is for a job that ended in an earlier step."""
@@ -306,7 +327,7 @@ class Control:
 
     async def _take_in(self, made: Transaction, events: list[Event]) -> None:
         """Run one step of the engine. A slow planner runs in its own thread, while requests are taken."""
-        now_s = max(time.time(), self.state.now_s)
+        now_s = max(clock.now_s(), self.state.now_s)
         begun = time.perf_counter()
         if self._planner is None:
             decisions = self.engine.step(now_s, events)
@@ -327,6 +348,8 @@ class Control:
 
     def _remember(self, batch: WriteBatch) -> None:
         """Write the policy's memory at intervals; with every step for policies that plan in rounds."""
+        if self.storage.is_behind:
+            return
         now_s = time.monotonic()
         if self._planner is None and now_s < self._remembered_s + MEMORY_EVERY_S:
             return
@@ -336,27 +359,6 @@ class Control:
             batch.memory = dump(memory)
         if self.state.past:
             batch.settings[PAST_KEY] = dump(self.state.past)
-
-    async def _commit(self, batch: WriteBatch) -> None:
-        """Make a batch durable. While that is impossible, no request is answered and no decision carried out."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                if self._records.is_near and batch.is_small:
-                    finish = self._records.write(batch)
-                else:
-                    finish = await loop.run_in_executor(self._writer, self._records.write, batch)
-                await loop.run_in_executor(self._writer, finish)
-            except DBAPIError as error:
-                if self.trouble is None:
-                    log.error("nothing can be stored", extra={"why": str(error.orig)})
-                self.trouble = str(error.orig)
-                await asyncio.sleep(RETRY_S)
-            else:
-                if self.trouble is not None:
-                    log.warning("storing works again")
-                self.trouble = None
-                return
 
     def _tell(self, touched: Sequence[LiveJob]) -> None:
         for live in touched:

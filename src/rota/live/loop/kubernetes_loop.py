@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +23,12 @@ from rota.drivers.kubernetes.objects.pods import PodPhase
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.live.loop.boot import Scheduling, as_scheduled, begin
 from rota.live.loop.cluster_config import ClusterConfig
-from rota.live.loop.control import PAST_KEY, Control, LoopEntry, News
+from rota.live.loop.control import PAST_KEY, Control
+from rota.live.loop.entry import LoopEntry, News
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record, changes_of, dump, row_of
 from rota.policies import find_policy
+from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.records import Records, WriteBatch
 
@@ -98,29 +99,32 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
     recall = PolicyMemory(records, declared.name)
     found = _undisputed(driver, cluster)
     rows = {JobId(row.id): row for row in records.live_jobs()}
+    ended = _ended_rows(records, [each.job.id for each in found if each.job.id not in rows])
     alive = {each.job.id for each in found} | _gathering(driver, rows)
-    _close_missing(records, driver, [row for name, row in rows.items() if name not in alive])
+    left = driver.names_left_alone()
+    _close_missing(records, driver, [row for name, row in rows.items() if name not in alive | left])
     kept: dict[JobId, Record] = {}
     pairs = []
     seq = records.next_seq()
     for each in sorted(found, key=lambda each: (_created_s(each.gang), each.job.id)):
-        row = rows.get(each.job.id)
-        standing = _standing(each, row, seq, [str(node.id) for node in nodes])
+        row, closed = rows.get(each.job.id), ended.get(each.job.id)
+        number = seq if closed is None else closed.seq
+        standing = _standing(each, row, number, [str(node.id) for node in nodes])
         pairs.append((each.job, recall.standing(standing)))
         kept[each.job.id] = _record(row, each.job, each.gang.key.namespace)
-        seq += row is None
+        seq += row is None and closed is None
     for name, row in rows.items():
         if name in alive and name not in kept:
             pairs.append((decode_job(json.loads(row.job)), recall.standing(_waiting(json.loads(row.live)))))
             kept[name] = _record(row, None, "")
     frame = snapshot.Snapshot(
-        now_s=max([time.time(), *(value["since_s"] for _, value in pairs)]),
+        now_s=max([clock.now_s(), *(value["since_s"] for _, value in pairs)]),
         seq=seq,
         memory=recall.memory(),
         past=records.setting(PAST_KEY) or {},
     )
     state = snapshot.rebuild(cluster, pairs, frame)
-    _write_new(records, state, kept, [name for name in kept if name not in rows])
+    _write_found(records, state, kept, [name for name in kept if name not in rows], ended)
     driver.node_cache.begin()
     about = f"Resynced: {len(found)} jobs found on {len(nodes)} nodes of a Kubernetes cluster"
     present = ClusterConfig(cluster, cluster, settings.tenancy, has_fixed_nodes=False)
@@ -132,16 +136,36 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
 
 
 def _undisputed(driver: KubernetesDriver, cluster: Cluster) -> list[Found]:
-    """Return the gangs that hold devices; one that claims devices of another is evicted."""
-    scratch = Inventory(cluster)
+    """Return the gangs that hold devices.
+
+    One that claims devices of another is evicted. One on devices that the settings do not describe is left alone.
+    """
+    scratch, empty = Inventory(cluster), Inventory(cluster)
     kept = []
     for each in driver.resync(cluster.nodes):
-        if scratch.is_free(each.placement, each.job.roles, back=True):
+        if not _is_described(each, empty):
+            driver.leave_alone(each.gang)
+        elif scratch.is_free(each.placement, each.job.roles, back=True):
             scratch.take(each.placement, each.job.roles)
             kept.append(each)
         else:
             driver.give_back(each.gang)
     return kept
+
+
+def _is_described(each: Found, empty: Inventory) -> bool:
+    """Whether the cluster, as the settings describe it, has the devices that a gang holds."""
+    roles = each.job.roles
+    same = all(
+        slot.devices.bit_count() * slot.milli == roles[slot.role].device_milli * slot.tasks for slot in each.placement
+    )
+    return same and empty.is_free(each.placement, roles, back=True)
+
+
+def _ended_rows(records: Records, names: Sequence[JobId]) -> dict[JobId, Any]:
+    """Return the rows of jobs that were recorded as ended, but run: other settings did not know their pods."""
+    found = ((name, records.job(name)) for name in names)
+    return {name: row for name, row in found if row is not None}
 
 
 def _gathering(driver: KubernetesDriver, rows: dict[JobId, Any]) -> set[JobId]:
@@ -155,7 +179,7 @@ def _created_s(gang: Gang) -> float:
 
 def _standing(each: Found, row: Any, seq: int, names: list[str]) -> Json:
     """Return the state of a job that holds devices, from the cluster and the records."""
-    now_s = time.time()
+    now_s = clock.now_s()
     known: Json = {} if row is None else json.loads(row.live)
     for gone in ("leaving", "stopping", "retry_s", "lease"):
         known.pop(gone, None)
@@ -189,13 +213,18 @@ def _record(row: Any, job: Job | None, namespace: str) -> Record:
     return record
 
 
-def _write_new(records: Records, state: State, kept: dict[JobId, Record], names: list[JobId]) -> None:
-    """Record jobs that run but have no row: another replica started them."""
+def _write_found(
+    records: Records, state: State, kept: dict[JobId, Record], names: list[JobId], ended: dict[JobId, Any]
+) -> None:
+    """Record jobs that run but have no row, for another replica started them, or one that says that they ended."""
     batch = WriteBatch()
     node_names = [str(books.node.id) for books in state.inventory.nodes]
     for name in names:
         live = state.jobs[name]
-        batch.new_jobs.append(row_of(live, kept[name], state, node_names, encode_job(live.job)))
+        if name in ended:
+            batch.changed_jobs.append(changes_of(live, kept[name], state, node_names))
+        else:
+            batch.new_jobs.append(row_of(live, kept[name], state, node_names, encode_job(live.job)))
     if names:
         records.write(batch)()
 
@@ -208,7 +237,7 @@ def _close_missing(records: Records, driver: KubernetesDriver, rows: list[Any]) 
     for row in rows:
         live = LiveJob(decode_job(json.loads(row.job)), row.seq, row.submitted_s, 1.0)
         phases = phases_by_job.get(JobId(row.id), [])
-        live.restore_end(_end_phase(phases), row.started_s, time.time())
+        live.restore_end(_end_phase(phases), row.started_s, clock.now_s())
         record = _record(row, None, "")
         record.message = "" if phases else "its pods were gone when Rota restarted"
         batch.changed_jobs.append(changes_of(live, record, blank, []))

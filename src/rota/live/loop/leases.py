@@ -7,7 +7,6 @@ lease is over, says whether they stay: so a job that stays loses nothing.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from rota.core.messages.decisions import Lease
@@ -15,6 +14,10 @@ from rota.core.messages.events import Event, Lapsed, SpeedChanged
 from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
+from rota.store import clock
+
+LOOK_S = 30.0
+"""How long a timer waits at most before it looks at the clock again."""
 
 
 class Leases:
@@ -35,9 +38,7 @@ class Leases:
             known[1].cancel()
             del self._timers[job_id]
         if lease is not None and _is_under_way(live):
-            wait_s = max(lease.until_s - time.time(), 0.0)
-            timer = asyncio.get_running_loop().call_later(wait_s, self._over, live)
-            self._timers[job_id] = (lease, timer)
+            self._set(live, lease)
 
     def renewed(self, live: LiveJob) -> None:
         """Answer that a job continues under its next lease."""
@@ -50,9 +51,17 @@ class Leases:
                 self.renewed(live)
             self.watch(live)
 
-    def _over(self, live: LiveJob) -> None:
+    def _set(self, live: LiveJob, lease: Lease) -> None:
+        """Set the timer; a far end is looked at again, as timers stand still while the machine is suspended."""
+        wait_s = min(max(lease.until_s - clock.now_s(), 0.0), LOOK_S)
+        self._timers[live.job.id] = (lease, asyncio.get_running_loop().call_later(wait_s, self._over, live, lease))
+
+    def _over(self, live: LiveJob, lease: Lease) -> None:
+        if clock.now_s() < lease.until_s:
+            self._set(live, lease)
+            return
         del self._timers[live.job.id]
-        self._answer(Lapsed(live.job.id, live.work_done(time.time())))
+        self._answer(Lapsed(live.job.id, live.work_done(clock.now_s())))
 
 
 def _is_under_way(live: LiveJob) -> bool:

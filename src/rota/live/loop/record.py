@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from rota.core.codec.snapshot import encode_live
-from rota.core.model.job import JobState
+from rota.core.engine.preemption_guard import can_resume
+from rota.core.model.job import Job, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.files.job import job_file
 from rota.files.job_shape import JobFile
+from rota.store import clock
 
 Json = dict[str, Any]
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -19,12 +22,35 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 class Record:
     """The record of a job that has not ended, or has just ended."""
 
-    __slots__ = ("_file", "_spec", "attempt", "exit_code", "failure", "failures", "message", "owner")
+    __slots__ = (
+        "_file",
+        "_spec",
+        "account",
+        "array_id",
+        "attempt",
+        "exit_code",
+        "failure",
+        "failures",
+        "message",
+        "owner",
+    )
 
-    def __init__(self, spec: str, owner: str = "", file: JobFile | None = None) -> None:
+    def __init__(
+        self,
+        spec: str,
+        owner: str = "",
+        file: JobFile | None = None,
+        *,
+        account: str | None = None,
+        array_id: str | None = None,
+    ) -> None:
         self._spec = spec
         self._file = file
         self.owner = owner
+        self.account = account
+        """The Unix account under which its tasks run, as settled at its submission; None: see the settings."""
+        self.array_id = array_id
+        """The id of the first job of its array; None if it is in none. Written once, with the new job."""
         self.attempt = 0
         self.failures = 0
         self.exit_code: int | None = None
@@ -50,11 +76,22 @@ class Record:
         return self._file
 
 
+PREEMPTED = "preempted"
+"""The state that users see of a job that was stopped for others and lost its work."""
+SHOWN_STATES = (*(state.value for state in JobState), PREEMPTED)
+"""All states that users see."""
+
+
 def shown_state(live: LiveJob) -> str:
-    """Return the state that users see: a preempted job is shown as suspended until it runs again."""
+    """Return the state that users see: a job that was stopped for others is suspended if it saved its work."""
     if live.state is JobState.WAITING and live.preemptions and live.retry_s is None:
-        return JobState.SUSPENDED.value
+        return JobState.SUSPENDED.value if can_resume(live.job) else PREEMPTED
     return live.state.value
+
+
+def state_text(state: str) -> str:
+    """Return a state in words that say what it means for the job's work."""
+    return "preempted, starts over" if state == PREEMPTED else state
 
 
 def changes_of(live: LiveJob, record: Record, state: State, node_names: list[str]) -> Json:
@@ -84,11 +121,18 @@ def row_of(live: LiveJob, record: Record, state: State, node_names: list[str], e
         "name": job.name,
         "tenant": job.tenant,
         "owner": record.owner,
+        "account": record.account,
         "submitted_s": live.submitted_s,
         "job": dump(encoded),
         "spec": record.spec,
         "version": 0,
+        "array_id": record.array_id,
     }
+
+
+def by_our_clock(job: Job) -> Job:
+    """The job with its deadline, which is a date, as a moment of the manager's clock."""
+    return job if job.deadline_s is None else replace(job, deadline_s=clock.from_wall_s(job.deadline_s))
 
 
 def dump(value: object) -> str:

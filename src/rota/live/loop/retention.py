@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import time
 from pathlib import Path
 
+from sqlalchemy.exc import DBAPIError
+
+from rota.store import clock
 from rota.store.records import Records
 
 log = logging.getLogger("rota.live")
@@ -18,7 +20,11 @@ ANSWERS_S = 86400.0
 async def keep_tidy(records: Records, home: Path, keep_s: float) -> None:
     """Delete old data at intervals, until cancelled."""
     while True:
-        gone = await asyncio.to_thread(tidy, records, home, keep_s, time.time())
+        try:
+            gone = await asyncio.to_thread(tidy, records, home, keep_s, clock.now_s())
+        except DBAPIError as error:
+            log.warning("nothing was tidied", extra={"why": " ".join(str(error.orig).split())})
+            gone = []
         if gone:
             log.info("tidied", extra={"jobs": len(gone)})
         await asyncio.sleep(EVERY_S)

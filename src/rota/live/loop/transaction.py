@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rota.core.messages.decisions import Decision
-from rota.core.messages.events import Event, Interrupted, JobArrived
+from rota.core.messages.events import Event, Interrupted, JobArrived, JobUpdated
 from rota.core.messages.reasons import Reason
-from rota.core.model.job import JobId
+from rota.core.model.job import Job, JobId
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.live.loop.dependents import Dependents
@@ -23,6 +23,8 @@ class Transaction:
         self.batch = WriteBatch()
         self.touched: dict[JobId, LiveJob] = {}
         self.decisions: list[Decision] = []
+        self.specs: dict[JobId, str] = {}
+        """The job files of jobs that are updated."""
         self._state = state
         self._kept = kept
         self._dependents = dependents
@@ -45,10 +47,8 @@ class Transaction:
             if isinstance(event, JobArrived):
                 new[event.job.id] = encoded["job"]
                 self._dependents.remember(self._state.jobs[event.job.id])
-            elif isinstance(event, Interrupted) and event.job is not None:
-                spec = self._kept[event.job_id].spec
-                revised = {"key": event.job_id, "new_job": dump(encoded["job"]), "new_spec": spec}
-                self.batch.revised_jobs.append(revised)
+            elif isinstance(event, Interrupted | JobUpdated) and event.job is not None:
+                self._revise(event.job, encoded["job"], updated=isinstance(event, JobUpdated))
         for job_id in self._dependents.touched(events, decisions):
             live, record = self._state.jobs[job_id], self._kept[job_id]
             self.touched[job_id] = live
@@ -57,3 +57,19 @@ class Transaction:
                 self.batch.new_jobs.append(row_of(live, record, self._state, self._names, new[job_id]))
             else:
                 self.batch.changed_jobs.append(changes_of(live, record, self._state, self._names))
+
+    def drop_rows(self, job_ids: Collection[JobId]) -> None:
+        """Leave out the rows of jobs."""
+        if job_ids:
+            self.batch.new_jobs = [row for row in self.batch.new_jobs if row["id"] not in job_ids]
+            self.batch.changed_jobs = [row for row in self.batch.changed_jobs if row["key"] not in job_ids]
+
+    def _revise(self, job: Job, encoded: object, *, updated: bool) -> None:
+        """Write the new request of a job, unless the engine did not take it."""
+        if updated:
+            if self._state.jobs[job.id].job is not job:
+                return
+            self._kept[job.id].spec = self.specs.get(job.id, self._kept[job.id].spec)
+        spec = self._kept[job.id].spec
+        revised = {"key": job.id, "new_job": dump(encoded), "new_spec": spec, "new_name": job.name}
+        self.batch.revised_jobs.append(revised)

@@ -68,14 +68,20 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[TimelineEv
             yield TimelineEvent(at_s=at_s, what="held", state=JobState.HELD)
         case ev.JobReleased():
             yield TimelineEvent(at_s=at_s, what="released", state=JobState.WAITING)
+        case ev.JobUpdated():
+            yield TimelineEvent(at_s=at_s, what="updated")
+        case ev.JobRequeued():
+            yield TimelineEvent(at_s=at_s, what="requeue requested")
         case ev.JobCancelled():
             yield TimelineEvent(at_s=at_s, what="cancellation requested")
         case ev.Started():
             yield TimelineEvent(at_s=at_s, what="running", state=JobState.RUNNING)
         case ev.StartFailed(why=why):
             yield TimelineEvent(at_s=at_s, what=f"failed to start: {why}", state=JobState.WAITING)
-        case ev.Stopped():
+        case ev.Stopped(work=work):
             state, what = _STOPPED[stopping]
+            if state is JobState.SUSPENDED and not work:
+                state, what = JobState.WAITING, f"{what}, starts over"
             yield TimelineEvent(at_s=at_s, what=what, state=state)
         case ev.Interrupted(job=job) if job is not None:
             yield TimelineEvent(at_s=at_s, what="ran out of memory; will be retried with more", state=JobState.WAITING)

@@ -10,7 +10,6 @@ import asyncio
 import json
 import math
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from rota.core.model.job import WHOLE, JobId, TenantId
 from rota.core.model.placement import held_milli
 from rota.live.loop.control import Control
 from rota.report.series import Floats, from_intervals, means
+from rota.store import clock
 from rota.store.records import Records
 
 DAY_S = 86400.0
@@ -121,9 +121,9 @@ class Recent:
 
     async def day(self) -> Day:
         """The last 24 hours up to now, or all of a manager's time if that is less."""
-        if self._last is not None and time.time() - self._last[0] < FRESH_S:
+        if self._last is not None and clock.now_s() - self._last[0] < FRESH_S:
             return self._last[1]
-        now_s = time.time()
+        now_s = clock.now_s()
         present = {name: live.placement is not None for name, live in self._control.state.jobs.items()}
         return await asyncio.to_thread(self._day, present, now_s)
 

@@ -1,22 +1,43 @@
 """Forecasts in a worker process, so that a long queue does not block the loop.
 
-The process reads the jobs' records, which say all that a restart would need, and runs them forward. It is started with
-the first question, takes one after the other on its standard input, and ends with it.
+The process reads the jobs' records, which say all that a restart would need, and runs them forward in forks of itself.
+What ended jobs and the journal teach is kept from one question to the next. It is started with the first question,
+takes one after the other on its standard input, and ends with it.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import gc
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from rota.core.codec.values import decode_cluster, decode_event, encode_cluster, encode_event
+from rota.core.codec.values import decode_cluster, decode_event, decode_job, encode_cluster, encode_event
 from rota.core.engine.engine import Engine
 from rota.core.messages.events import JobArrived
 from rota.core.model.job import Job, JobId
-from rota.live.loop.boot import Scheduling, restored
-from rota.live.workers.forecast import Forecast, Span, forecast, span_of
+from rota.forecast.arrivals import Arrivals
+from rota.forecast.costs import CostLearner
+from rota.forecast.durations import RunTimes
+from rota.forecast.forks import in_forks
+from rota.forecast.past import PastRun, kind_of
+from rota.forecast.predict import Assumptions, Budget, Question, predict
+from rota.forecast.speeds import PlacementLearner, at_reference, observed_speeds
+from rota.forecast.value import Forecast, decode_forecast, encode_forecast
+from rota.live.loop.boot import Restored, Scheduling, restored
 from rota.live.workers.worker_process import Json, WorkerProcess, answer_all
 from rota.store.database import open_database
 from rota.store.records import Records
+
+MOST_PAST = 2000
+"""How many of the latest ended jobs forecasts learn from."""
+MOST_STEPS = 4000
+"""How many of the latest steps of the journal tell what starts and stops cost."""
+BUDGET = Budget(runs=80, seconds=0.6)
+MOST_PROCESSES = 4
+LONGEST_COMMAND = 200
 
 
 class ForecastWorker:
@@ -34,9 +55,13 @@ class ForecastWorker:
         self._helper = WorkerProcess("rota.live.workers.forecast_worker")
 
     async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
-        """Return when a job will start; `arrives` is a hypothetical job."""
+        """Return when a job will start and end; `arrives` is a hypothetical job."""
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
-        return Forecast(**await self._helper.ask(question))
+        return decode_forecast(await self._helper.ask(question))
+
+    async def ask_many(self, job_ids: Sequence[JobId]) -> dict[JobId, Forecast]:
+        """Return the forecasts of several jobs."""
+        return {job_id: await self.ask(job_id) for job_id in job_ids}
 
     async def close(self) -> None:
         """Stop the worker."""
@@ -45,32 +70,120 @@ class ForecastWorker:
 
 def main() -> None:
     """Run the worker."""
-    answer_all(lambda question: asdict(_foresee(question)))
+    forecaster = Forecaster()
+    gc.disable()  # a forward run makes many objects and no cycles
+    answer_all(lambda question: encode_forecast(forecaster.answer(question)))
 
 
-def _foresee(question: Json) -> Forecast:
-    scheduling = Scheduling(
-        cluster=decode_cluster(question["cluster"]),
-        policy=question["policy"],
-        placement=question["placement"],
-        tenancy=question["tenancy"],
-        has_fixed_nodes=question["has_fixed_nodes"],
+class Forecaster:
+    """Answers questions from the records, and keeps what they taught."""
+
+    def __init__(self) -> None:
+        self._past: dict[str, PastRun] = {}
+        self._ended_s = 0.0
+        self._costs = CostLearner()
+        self._placements = PlacementLearner()
+        self._step = -1
+        self._commands: dict[JobId, str] = {}
+
+    def answer(self, question: Json) -> Forecast:
+        """Return the forecast that a question asks for."""
+        scheduling = Scheduling(
+            cluster=decode_cluster(question["cluster"]),
+            policy=question["policy"],
+            placement=question["placement"],
+            tenancy=question["tenancy"],
+            has_fixed_nodes=question["has_fixed_nodes"],
+        )
+        records = Records(open_database(question["database"]))
+        try:
+            was = restored(records, scheduling)
+            self._learn(records)
+        finally:
+            records.close()
+        arrives = None if question["arrives"] is None else decode_event(question["arrives"])
+        assert arrives is None or isinstance(arrives, JobArrived)
+        asked = Question(job_id=JobId(question["job"]), arrives=None if arrives is None else arrives.job)
+        return self.forecast(was, asked)
+
+    def forecast(self, was: Restored, asked: Question, budget: Budget = BUDGET) -> Forecast:
+        """Return the forecast from a restored state."""
+        engine = was.engine()
+
+        def copy() -> Engine:
+            policy, alloc = was.build()
+            return engine.fork(policy, allocator=alloc)
+
+        found = predict(engine, copy, asked, self.assumptions(was), budget=budget, sampler=in_forks(_processes()))
+        gc.collect()
+        return found
+
+    def assumptions(self, was: Restored) -> Assumptions:
+        """Return what was learned up to now."""
+        now_s = was.state.now_s
+        waiting = [
+            PastRun(job=live.job, submit_s=live.submitted_s, command=self._commands.get(live.job.id, ""))
+            for live in was.state.jobs.values()
+            if not live.state.is_final
+        ]
+        type_of = {str(account.node.id): account.node.device_type for account in was.state.inventory.nodes}
+        ended = list(self._past.values())
+        speed = observed_speeds(ended, type_of)
+        past = [*(at_reference(run, speed, type_of) for run in ended), *waiting]
+        costs = self._costs.learned(past)
+        return Assumptions(
+            speed=speed,
+            rerate=True,
+            times=RunTimes(past),
+            arrivals=Arrivals(past, now_s),
+            costs=costs.costs(in_rounds=was.in_rounds),
+            startup_s=costs.startup_s or 0.0,
+            command_of=self._command_of,
+        )
+
+    def _command_of(self, job: Job) -> str:
+        return self._commands.get(job.id, "")
+
+    def _learn(self, records: Records) -> None:
+        """Take in what ended and happened since the last question."""
+        for number, body in records.last_steps(self._step, MOST_STEPS):
+            step = json.loads(body)
+            self._costs.take(step)
+            self._placements.take(step)
+            self._step = number
+        for row in reversed(records.ended_since(self._ended_s, MOST_PAST)):
+            if row.id not in self._past:
+                self._past[row.id] = replace(past_run(row), ran_on=self._placements.where(row.id))
+            self._placements.forget(row.id)
+            self._ended_s = max(self._ended_s, row.ended_s)
+        for old in list(self._past)[: max(len(self._past) - MOST_PAST, 0)]:
+            del self._past[old]
+        self._commands = {
+            JobId(name): command_of(json.loads(spec)) for name, spec in records.specs_of_unfinished().items()
+        }
+
+
+def past_run(row: Any) -> PastRun:
+    """Return what an ended job's record teaches."""
+    live = json.loads(row.live)
+    restarts = live.get("preemptions", 0) + live.get("restarts", 0)
+    work_s = live.get("work", 0.0) or (live.get("ran_s", 0.0) if not restarts else 0.0)
+    return PastRun(
+        job=decode_job(json.loads(row.job)),
+        submit_s=row.submitted_s,
+        work_s=work_s or None,
+        command=command_of(json.loads(row.spec)),
+        restarts=restarts,
     )
-    records = Records(open_database(question["database"]))
-    try:
-        was = restored(records, scheduling)
-        past = records.past_runs()
-    finally:
-        records.close()
-    engine = was.engine()
 
-    def copy() -> Engine:
-        policy, alloc = was.build()
-        return engine.fork(policy, allocator=alloc)
 
-    def span(job: Job) -> Span:
-        return span_of(job, past.get((job.tenant, job.name), []))
+def command_of(spec: Mapping[str, Any]) -> str:
+    """Return the command of a job file without its digits, which count repetitions."""
+    roles = spec.get("roles") or {}
+    command = spec.get("run") or next((role["run"] for role in roles.values() if role.get("run")), "")
+    text = command if isinstance(command, str) else " ".join(map(str, command))
+    return kind_of(text[:LONGEST_COMMAND])
 
-    arrives = None if question["arrives"] is None else decode_event(question["arrives"])
-    assert arrives is None or isinstance(arrives, JobArrived)
-    return forecast(copy, JobId(question["job"]), span, arrives=arrives)
+
+def _processes() -> int:
+    return min(len(os.sched_getaffinity(0)), MOST_PROCESSES)

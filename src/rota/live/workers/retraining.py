@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import time
 from dataclasses import replace
 from pathlib import Path
 
 from rota.core.codec.values import encode_cluster
 from rota.core.errors import RotaError, Unavailable
 from rota.live.loop.boot import Scheduling, header_of
-from rota.live.loop.control import Control, JournalSegment, LoopEntry
+from rota.live.loop.control import Control
+from rota.live.loop.entry import JournalSegment, LoopEntry
 from rota.live.workers.worker_process import Json, WorkerProcess
 from rota.mechanisms.hooks import RetrainingPlan
 from rota.policies import find_policy
+from rota.store import clock
 
 log = logging.getLogger(__name__)
 KEPT = "weights"
@@ -104,7 +105,7 @@ class Retraining:
             log.info("nothing learned", extra=result)
             return result
         what = "weights-swap" if result["better"] else "weights-keep"
-        audit: Json = {"at_s": time.time(), "who": ACTOR, "what": what, "thing": name, "detail": detail_of(result)}
+        audit: Json = {"at_s": clock.now_s(), "who": ACTOR, "what": what, "thing": name, "detail": detail_of(result)}
         entry = LoopEntry([], audit=[audit])
         if result["better"]:
             entry.segment = self._taken_up()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from rota.live.workers.worker_process import Json, answer_all
 from rota.mechanisms.learned.weights import load_learned, save_learned
 from rota.perf.speed.model import SpeedModel
 from rota.scenario import Scenario
+from rota.store import clock
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
@@ -67,7 +67,7 @@ def _answer(question: Json) -> Json:
 def _write(path: Path, cluster: Cluster, policy: str, records: Records) -> None:
     """Write the journal of the last days."""
     header = JournalHeader(scenario=Scenario(policies=(policy,), placement="any", cluster=cluster))
-    steps = records.steps(records.first_step_since(time.time() - DAYS * 86400.0))
+    steps = records.steps(records.first_step_since(clock.now_s() - DAYS * 86400.0))
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(encode_header(header), separators=(",", ":")) + "\n")
         file.writelines(f"{body}\n" for body in steps)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rota.core.errors import RotaError
+from rota.core.model.job import JobId
+from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, oversized, simulate
-from rota.live.workers.whatif import SCENARIOS, setting_with
+from rota.live.workers.what_happened import UNKNOWN, SimulationError, error_of, what_happened
+from rota.live.workers.whatif import JOURNAL, SCENARIOS, setting_with
 from rota.report.metrics import measure
 from rota.report.series import cdf
 from rota.scenario import decode_scenario
 from rota.traces.formats import read_trace
-from rota.traces.workload import Workload
 
 Json = dict[str, Any]
 NICE = 10
@@ -37,32 +40,63 @@ def work() -> None:
 
 
 def _answer(folder: Path) -> Json:
-    scenarios = [decode_scenario(value) for value in json.loads((folder / SCENARIOS).read_text(encoding="utf-8"))]
+    question = json.loads((folder / SCENARIOS).read_text(encoding="utf-8"))
+    scenarios = [decode_scenario(value) for value in question["scenarios"]]
     settings = [setting_with(scenario) for scenario in scenarios]
-    workload = read_trace(folder / "journal.jsonl")
+    workload = read_trace(folder / JOURNAL)
     misfits = {job.id for setting in settings for job, _ in oversized(workload.submissions, setting)}
     kept = tuple(each for each in workload.submissions if each.job.id not in misfits)
     if not kept:
         raise RotaError("no job of these days would fit")
     fitting = replace(workload, submissions=kept)
+    carried = frozenset(question["carried"])
+    runs = [
+        _without(simulate(fitting, scenario.policy, setting).history, carried)
+        for scenario, setting in zip(scenarios, settings, strict=True)
+    ]
+    sides = [
+        _side(scenario.policy, run, setting.cluster.devices, measure(run).encode())
+        for scenario, run, setting in zip(scenarios, runs, settings, strict=True)
+    ]
+    real, distance = _compared(folder, runs[0], scenarios[0].policy, settings[0], question["compare_from_s"])
     return {
-        "jobs": len(kept),
+        "jobs": len(runs[0].jobs),
         "left_out": workload.left_out + len(misfits),
-        "sides": [
-            _result(fitting, scenario.policy, setting) for scenario, setting in zip(scenarios, settings, strict=True)
-        ],
+        "sides": sides,
+        "real": real,
+        "distance": None if distance is None else asdict(distance),
     }
 
 
-def _result(workload: Workload, policy: str, setting: Setting) -> Json:
-    history = simulate(workload, policy, setting).history
+def _compared(
+    folder: Path, simulated: History, policy: str, setting: Setting, from_s: float
+) -> tuple[Json | None, SimulationError | None]:
+    """Return what really happened since the present policy is in use, and how far the simulation is from it."""
+    wanted = {JobId(row.id) for row in simulated.jobs}
+    real = what_happened(folder / JOURNAL, wanted, setting.cluster.devices, from_s=from_s)
+    if not real.jobs:
+        return None, None
+    both = {row.id for row in real.jobs}
+    alike = replace(simulated, jobs=tuple(row for row in simulated.jobs if row.id in both))
+    metrics = {name: None if name in UNKNOWN else value for name, value in measure(real).encode().items()}
+    return (
+        _side(policy, real, setting.cluster.devices, metrics),
+        error_of(alike, real, measure(alike).encode(), metrics),
+    )
+
+
+def _without(history: History, names: Collection[str]) -> History:
+    return replace(history, jobs=tuple(row for row in history.jobs if row.id not in names))
+
+
+def _side(policy: str, history: History, devices: int, metrics: Json) -> Json:
     jct_s = np.array(
         [row.end_s - row.submit_s for row in history.jobs if row.end_s is not None and row.start_s is not None]
     )
     times_s, shares = cdf(jct_s, POINTS)
     return {
         "policy": policy,
-        "devices": setting.cluster.devices,
-        "metrics": measure(history).encode(),
+        "devices": devices,
+        "metrics": metrics,
         "jct_s": [[float(at_s), float(share)] for at_s, share in zip(times_s, shares, strict=True)],
     }

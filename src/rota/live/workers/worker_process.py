@@ -9,7 +9,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from sqlalchemy.exc import DBAPIError
+
 from rota.core.errors import RotaError, Unavailable
+from rota.store import clock
 
 Json = dict[str, Any]
 NICE = 5
@@ -42,6 +45,7 @@ class WorkerProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 start_new_session=True,
+                env={**os.environ, clock.VARIABLE: repr(clock.offset_s())},
             )
         assert process.stdin is not None
         assert process.stdout is not None
@@ -76,5 +80,7 @@ def answer_all(answer: Callable[[Json], Json]) -> None:
             reply = answer(json.loads(line))
         except RotaError as error:
             reply = {"error": str(error)}
+        except DBAPIError as error:
+            reply = {"error": f"the database can't be read now: {' '.join(str(error.orig).split())}"}
         sys.stdout.write(f"{json.dumps(reply)}\n")
         sys.stdout.flush()

@@ -59,6 +59,8 @@ class ListScheduler:
             if live.placement is not None:
                 index.unkeyed[live] = None
                 index.hold(live, state.inventory, state.now_s, resumes=True)
+                if live.run_since_s is not None:  # its key may change before the next plan
+                    index.key_holder(live, state.now_s)
             elif live.is_contending:
                 index.enqueue(live, state.now_s)
 

@@ -69,5 +69,6 @@ rounds = Family(
     params=RoundParams,
     whole_cluster=False,
     plans_in_rounds=True,
+    asks_guard=False,
     placement="any",
 )

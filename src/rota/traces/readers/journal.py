@@ -103,6 +103,12 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
             case ev.Stopped(work=kept_s) | ev.Interrupted(work=kept_s):
                 course.work_s = course.ran(now_s)
                 course.kept_s, course.since_s = kept_s, None
+            case ev.Resized(work=kept_s) | ev.Moved(work=kept_s):
+                course.kept_s, course.since_s = course.ran(now_s) if kept_s else 0.0, now_s
+            case ev.Suspended():
+                course.kept_s, course.since_s = course.ran(now_s), None
+            case ev.Resumed():
+                course.since_s = now_s
             case ev.JobEnded(end=end):
                 course.work_s = course.ran(now_s)
                 course.outcome, course.since_s = _OUTCOMES[end], None

@@ -12,10 +12,12 @@ from rota.api.jobs import visible
 from rota.api.wire import job_out
 from rota.core.model.job import JobId
 from rota.drivers.local.task_usage import use_now
-from rota.live.loop.requests import NotFound
+from rota.forecast.value import Forecast, TimeRange
+from rota.live.intake.requests import NotFound
+from rota.live.loop.record import state_text
 from rota.live.views.compare import compared
 from rota.live.views.job_timeline import TimelineEvent, life_of
-from rota.live.workers.forecast import Forecast
+from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder, curve, progress, usage
 from rota.web import words
@@ -35,6 +37,8 @@ FORECAST_EVERY_S = 10.0
 FORECAST_PAUSE = 20.0
 """The pause after a forecast, as a multiple of the time that it took."""
 MAX_NODES = 64
+WAITS = frozenset({"waiting", "suspended", "preempted"})
+"""States of a job that contends for devices."""
 
 
 async def build(context: PageContext) -> None:
@@ -102,6 +106,8 @@ class JobPage:
                 if not self._context.principal().may_change(row.tenant):
                     return
                 button("Clone", "content_copy").on_click(lambda: ui.navigate.to(f"/submit?clone={row.id}"))
+                if not self._context.principal().may_act_on(row.tenant, row.owner):
+                    return
                 for action, text, icon in (
                     ("release", "Release", "play_arrow"),
                     ("hold", "Hold", "pause"),
@@ -142,7 +148,7 @@ class JobPage:
 
     def _update_forecast(self) -> None:
         """Forecast the start of a waiting job in the background, as that takes a simulation."""
-        if self._row.state not in ("waiting", "suspended"):
+        if self._row.state not in WAITS:
             self._expected = None
         elif (self._forecasting is None or self._forecasting.done()) and time.monotonic() > self._next_forecast_s:
             self._forecasting = background_tasks.create(self._forecast())
@@ -156,10 +162,10 @@ class JobPage:
     def _show_state(self) -> None:
         row = self._row
         self._chip.classes(replace=f"chip chip-{row.state}")
-        set_text(self._chip, row.state)
+        set_text(self._chip, state_text(row.state))
         for action, shown in (
             ("release", row.state == "held"),
-            ("hold", row.state == "waiting"),
+            ("hold", row.state in WAITS),
             ("cancel", row.state not in FINAL),
         ):
             if action in self._buttons:
@@ -192,7 +198,7 @@ class JobPage:
         nodes = self._context.service.control.state.inventory.nodes
         names = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))
         where = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        return f"Running for {words.duration(live.run_s(time.time()))} on {where}."
+        return f"Running for {words.duration(live.run_s(clock.now_s()))} on {where}."
 
     def _facts(self) -> list[tuple[str, str]]:
         row = self._row
@@ -290,10 +296,21 @@ def _sentence(text: str) -> str:
 
 
 def _expectation(expected: Forecast) -> str:
-    if expected.usual_s is None:
-        return "Not expected to start within a month under current conditions."
-    latest = "more than a month from now" if expected.latest_s is None else words.clock(expected.latest_s)
-    span = f"between {words.clock(expected.earliest_s)} and {latest} UTC"
-    guess = "" if expected.known else " This is a rough guess: the run times of the jobs ahead are unknown."
-    start = f"Expected to start at {words.clock(expected.usual_s)} UTC, {words.ago(expected.usual_s)} ({span})"
-    return f"{start}. Position in the queue: {expected.position}.{guess}"
+    """When a job is expected to start and end, what that rests on, or why it is not known."""
+    parts = []
+    start, end, reason = expected.start, expected.end, expected.reason
+    if start is not None and start.median_s is not None:
+        parts.append(f"Expected to start at {_span(start)}. Position in the queue: {expected.position}.")
+    if end is not None and end.median_s is not None:
+        parts.append(f"Expected to end at {_span(end)}.")
+    if reason is not None:
+        parts.append(_sentence(reason.value))
+    if start is not None or end is not None:
+        parts.append(f"This rests on {expected.basis.sentence()}.")
+    return " ".join(parts)
+
+
+def _span(span: TimeRange) -> str:
+    latest = "more than a month from now" if span.high_s is None else words.clock(span.high_s)
+    between = f"90% between {words.clock(span.low_s)} and {latest} UTC"
+    return f"{words.clock(span.median_s)} UTC, {words.ago(span.median_s)} ({between})"

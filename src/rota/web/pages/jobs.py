@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -13,6 +12,7 @@ from nicegui import html, ui
 from nicegui.events import ValueChangeEventArguments
 
 from rota.api.wire import job_out
+from rota.store import clock
 from rota.store.jobs import JobSearch
 from rota.web import words
 from rota.web.frame import heading
@@ -22,7 +22,7 @@ from rota.web.parts.basics import button, chip, empty, set_text
 PAGE = 50
 PAGE_NUMBER = re.compile("[0-9]{1,9}")
 AGES_EVERY_S = 30.0
-LIVE = ("running", "starting", "waiting", "suspended", "held")
+LIVE = ("running", "starting", "waiting", "suspended", "preempted", "held")
 ENDED = ("succeeded", "failed", "cancelled")
 SHOWN = {"": "All jobs", "live": "Active", "ended": "Ended", **{state: state.capitalize() for state in words.STATES}}
 COLUMNS: tuple[tuple[str, str, str | None], ...] = (
@@ -56,14 +56,19 @@ class JobsPage:
         self._text = params.get("q", "")[:128]
         self._shown = params.get("state", "") if params.get("state", "") in SHOWN else ""
         self._tenant = params.get("tenant", "")[:128]
+        self._array = params.get("array", "")[:64]
         self._order = params.get("sort", "seq") if params.get("sort", "seq") in SORTABLE else "seq"
         self._descending = params.get("up") is None
         self._page = max(int(params["page"]) - 1, 0) if PAGE_NUMBER.fullmatch(params.get("page", "")) else 0
         self._drawn: object = None
+        self._arrays: dict[str, dict[str, int]] = {}
+        """The number of jobs by state of each array that is shown as one row."""
         self._build()
 
     def _build(self) -> None:
-        with heading("Jobs"):
+        with heading(f"Jobs of array {self._array}" if self._array else "Jobs"):
+            if self._array:
+                button("All jobs", "arrow_back").on_click(lambda: ui.navigate.to("/jobs"))
             if self._context.may_submit:
                 button("Submit a job", "add", primary=True).on_click(lambda: ui.navigate.to("/submit"))
         with html.div().classes("filters"):
@@ -133,7 +138,7 @@ class JobsPage:
 
     def _remember(self) -> None:
         """Put the search into the address, so that it can be shared or bookmarked."""
-        params = {"q": self._text, "state": self._shown, "tenant": self._tenant}
+        params = {"q": self._text, "state": self._shown, "tenant": self._tenant, "array": self._array}
         params |= {"sort": self._order if self._order != "seq" else "", "up": "" if self._descending else "1"}
         params["page"] = str(self._page + 1) if self._page else ""
         query = urlencode({name: value for name, value in params.items() if value})
@@ -149,6 +154,7 @@ class JobsPage:
             states=states,
             tenants=tenants,
             text=self._text.strip(),
+            array=self._array or None,
             order=self._order,
             descending=self._descending,
             offset=self._page * PAGE,
@@ -161,13 +167,15 @@ class JobsPage:
         rows, total = await asyncio.to_thread(records.find, search)
         names = await asyncio.to_thread(records.tenant_names)
         self._show_tenants([name for name in names if (allowed := self._context.tenants()) is None or name in allowed])
+        arrays = [row.array_id for row in rows if row.array_id is not None and not self._array]
+        self._arrays = await asyncio.to_thread(records.array_counts, arrays)
         first = self._page * PAGE
         set_text(self._found, f"{words.plural(total, 'job')}")
         set_text(self._where, f"{first + 1:,}–{first + len(rows):,} of {total:,}" if rows else "")
         self._back.set_enabled(self._page > 0)
         self._next.set_enabled(first + len(rows) < total)
-        ages = int(time.time() // AGES_EVERY_S)
-        drawn = ([(row.id, row.version, row.state) for row in rows], self._order, self._descending, ages)
+        ages = int(clock.now_s() // AGES_EVERY_S)
+        drawn = ([(row.id, row.version, row.state) for row in rows], self._order, self._descending, ages, self._arrays)
         if drawn != self._drawn:
             self._drawn = drawn
             self._show(rows)
@@ -203,10 +211,16 @@ class JobsPage:
         with html.tr():
             with html.td():
                 html.a(row.id, href=f"/jobs/{row.id}").classes("text-link mono")
+            states = self._arrays.get(row.array_id or "", {})
+            is_array = sum(states.values()) > 1
             with html.td().classes("name-cell"):
                 html.a(row.name, href=f"/jobs/{row.id}", title=row.name).classes("plain-link ellipsis")
+                if is_array:
+                    opened = f"/jobs?array={row.array_id}"
+                    html.a(f"Open {sum(states.values()):,} jobs", href=opened).classes("text-link nowrap")
             with html.td():
-                chip(row.state)
+                for state in sorted(states) if is_array else [row.state]:
+                    chip(state, f"{states[state]:,} " if is_array else "")
             html.td(row.tenant).classes("hide-phone ellipsis narrow-cell")
             html.td(words.amount(shown["gpus"])).classes("number")
             html.td(words.ago(row.submitted_s), title=words.moment(row.submitted_s)).classes("hide-phone nowrap")

@@ -12,8 +12,9 @@ from nicegui.events import ValueChangeEventArguments
 from rota.api.access import Principal
 from rota.api.jobs import visible
 from rota.core.errors import RotaError
-from rota.live.loop.requests import Asker, NotFound
-from rota.live.workers.forecast import Forecast
+from rota.forecast.value import Forecast
+from rota.live.intake.audit_entry import Asker
+from rota.live.intake.requests import NotFound
 from rota.web import draft, words
 from rota.web.frame import heading
 from rota.web.page_context import PageContext
@@ -81,6 +82,8 @@ class SubmitPage:
         self._context = context
         self._values = values
         self._syncing = False
+        self._obstacle = ""
+        """Why a job that is not expected to start finds no devices, as a sentence."""
         """Whether a change comes from the other view rather than from the user."""
         self._inputs: dict[str, Any] = {}
         with heading("Submit", note or "Fill in the form or edit the job file; they stay in sync."):
@@ -151,8 +154,13 @@ class SubmitPage:
         try:
             values = draft.plain_values(draft.values_of(self._text.value or ""))
             principal = self._context.principal()
-            principal.must_change(str(values.get("tenant", "default")))
-            return await self._context.service.requests.try_out(values, Asker(name=principal.name))
+            requests = self._context.service.requests
+            values.setdefault("tenant", principal.default_tenant)
+            principal.must_change(str(values["tenant"]))
+            found = await requests.try_out(values, principal.asker)
+            obstacle = await requests.obstacle(values, principal.asker) if found.usual_s is None else None
+            self._obstacle = "" if obstacle is None else f" It {obstacle.sentence()}."
+            return found
         except RotaError as error:
             self._show_verdict(str(error), "refused")
             return None
@@ -160,7 +168,7 @@ class SubmitPage:
     async def _dry_run(self) -> None:
         found = await self._forecast_start()
         if found is not None:
-            self._show_verdict(_forecast_text(found), "accepted")
+            self._show_verdict(_forecast_text(found) + self._obstacle, "accepted")
 
     async def _submit(self) -> None:
         found = await self._forecast_start()
@@ -168,12 +176,13 @@ class SubmitPage:
             return
         values = draft.plain_values(draft.values_of(self._text.value or ""))
         name = values.get("name", "the job")
-        if not await confirm(f"Submit {name}?", _forecast_text(found), "Submit"):
+        if not await confirm(f"Submit {name}?", _forecast_text(found) + self._obstacle, "Submit"):
             return
         sent: list[str] = []
 
         async def send(principal: Principal, asker: Asker) -> None:
-            principal.must_change(str(values.get("tenant", "default")))
+            values.setdefault("tenant", principal.default_tenant)
+            principal.must_change(str(values["tenant"]))
             sent.extend(await self._context.service.requests.submit([values], asker))
 
         if await self._context.act(send, "Job submitted"):
@@ -212,11 +221,16 @@ def _show(value: Any) -> str:
 
 
 def _forecast_text(found: Forecast) -> str:
-    if found.usual_s is None:
-        return "The job would be accepted, but is not expected to start within a month under current conditions."
-    if found.position <= 1 and found.latest_s is not None and words.ago(found.latest_s) == "now":
+    start, reason = found.start, found.reason
+    if start is None or start.median_s is None:
+        why = "it is not expected to start within a month, as things are" if reason is None else reason.value
+        return f"The job would be accepted, but {why}."
+    if found.position <= 1 and start.high_s is not None and words.ago(start.high_s) == "now":
         return "The job would start immediately."
-    latest = "more than a month from now" if found.latest_s is None else f"{words.clock(found.latest_s)} UTC"
-    span = f"between {words.clock(found.earliest_s)} and {latest}"
-    guess = "" if found.known else " This is a rough guess: the run times of the jobs ahead are unknown."
-    return f"The job would start {words.ago(found.usual_s)}, {span}, at position {found.position} in the queue.{guess}"
+    latest = "more than a month from now" if start.high_s is None else f"{words.clock(start.high_s)} UTC"
+    span = f"90% between {words.clock(start.low_s)} and {latest}"
+    note = "" if reason is None else f" Note: {reason.value}."
+    return (
+        f"The job would start {words.ago(start.median_s)}, {span}, at position {found.position} in the queue. "
+        f"This rests on {found.basis.sentence()}.{note}"
+    )

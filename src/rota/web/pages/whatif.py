@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from nicegui import html, ui
 
 from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType, TenantId
-from rota.live.workers.whatif import Answer, changed
+from rota.live.workers.whatif import Answer, Side, changed
 from rota.policies import names
 from rota.scenario import Scenario
 from rota.web import words
@@ -64,24 +65,25 @@ class WhatIfPage:
                         label = f"Guarantee of {tenant}" + ("" if kind == "*" else f", {kind}")
                         self._quotas[(tenant, kind)] = self._number(label, count)
             self._days = ui.select(DAYS, value=1, label="Jobs").props("outlined dense options-dense stack-label")
-            self._restart = self._number("Restart cost (seconds)", 30)
+            self._restart = self._number("Restart cost (seconds; empty: as learned)", None)
         self._status = html.div().classes("verdict").props("role=status")
         self._result = html.div().classes("stack")
         with self._result:
             empty("Choose a scenario, then compare.", "This is a simulation: the cluster does not change.")
 
-    def _number(self, label: str, value: int) -> Any:
+    def _number(self, label: str, value: int | None) -> Any:
         return ui.number(label, value=value, min=0, precision=0).props("outlined dense stack-label")
 
-    def _scenarios(self) -> tuple[Scenario, Scenario]:
+    async def _scenarios(self) -> tuple[Scenario, Scenario]:
         """The present scenario and the one that was entered."""
         guaranteed: dict[TenantId, dict[DeviceType, int]] = {}
         for (tenant, kind), field in self._quotas.items():
             guaranteed.setdefault(tenant, {})[kind] = _whole(field, f"the guarantee of {tenant}")
         added = {kind: _whole(field, f"the number of additional {kind} nodes") for kind, field in self._added.items()}
-        restart_s = float(_whole(self._restart, "the cost of a restart"))
+        is_learned = self._restart.value in (None, "")
+        restart_s = None if is_learned else float(_whole(self._restart, "the cost of a restart"))
         cluster = self._context.cluster
-        now = self._context.what_if.present(cluster, restart_s=restart_s)
+        now = await asyncio.to_thread(self._context.what_if.present, cluster, restart_s=restart_s)
         after = changed(cluster, added=added, guaranteed=guaranteed)
         return now, replace(now.under((self._policy.value or "").strip()), cluster=after)
 
@@ -89,7 +91,8 @@ class WhatIfPage:
         self._show_status("Simulating both scenarios …", "")
         self._button.disable()
         try:
-            answer = await self._context.what_if.ask(*self._scenarios(), float(self._days.value or 1))
+            now, other = await self._scenarios()
+            answer = await self._context.what_if.ask(now, [other], float(self._days.value or 1))
         except RotaError as error:
             self._show_status(str(error), "refused")
             return
@@ -113,25 +116,18 @@ def _whole(field: Any, what: str) -> int:
 
 
 def _show(answer: Answer) -> None:
+    other = answer.alternatives[0]
+    sides = [("Simulated, current", answer.now), ("Simulated, scenario", other)]
+    if answer.real is not None:
+        sides.insert(0, ("Real", answer.real))
     with html.div().classes("grid compare-grid"):
-        with (
-            html.div().classes("card table-card compare"),
-            html.table().classes("table").props('aria-label="Comparison"'),
-        ):
-            with html.thead(), html.tr():
-                html.th("", scope="col")
-                for title, side in (("Current", answer.now), ("Scenario", answer.then)):
-                    with html.th(scope="col").classes("number"):
-                        html.div(title)
-                        html.div(f"{side.policy}, {words.plural(side.devices, 'device')}").classes("muted")
-                html.th("Change", scope="col").classes("number")
-            with html.tbody():
-                for title, field, kind, sign in ROWS:
-                    _row(title, answer.now.metrics[field], answer.then.metrics[field], kind, sign)
+        with html.div().classes("stack"):
+            _show_table(answer, sides)
+            html.p(_error_bar(answer)).classes("muted").props('data-testid="error-bar"')
         with card("Completion times", "cumulative share of jobs"):
             lines = [
-                {"name": name, "points": [[at_s / 60, 100 * part] for at_s, part in side.jct_s]}
-                for name, side in (("current", answer.now), ("scenario", answer.then))
+                {"name": name.lower(), "points": [[at_s / 60, 100 * part] for at_s, part in side.jct_s]}
+                for name, side in sides
             ]
             options = over_time(lines, axes=[{"min": 0, "max": 100}], legend=True)
             options["xAxis"] |= {
@@ -144,7 +140,38 @@ def _show(answer: Answer) -> None:
             options["xAxis"]["nameTextStyle"] = options["xAxis"]["axisLabel"]
             options["xAxis"]["splitLine"] = {"show": False}
             options["grid"]["bottom"] = 36
-            chart(options, "Distribution of completion times in both scenarios")
+            chart(options, "Distribution of completion times, real and in both scenarios")
+
+
+def _show_table(answer: Answer, sides: Sequence[tuple[str, Side]]) -> None:
+    errors = {} if answer.error is None else answer.error.metrics
+    with (
+        html.div().classes("card table-card compare"),
+        html.table().classes("table").props('aria-label="Comparison"'),
+    ):
+        with html.thead(), html.tr():
+            html.th("", scope="col")
+            for title, side in sides:
+                with html.th(scope="col").classes("number"):
+                    html.div(title)
+                    html.div(f"{side.policy}, {words.plural(side.devices, 'device')}").classes("muted")
+            html.th("Change", scope="col").classes("number")
+            html.th("Error bar", scope="col").classes("number")
+        with html.tbody():
+            for title, name, kind, sign in ROWS:
+                _row(title, [side.metrics.get(name) for _, side in sides], kind, sign, errors.get(name))
+
+
+def _error_bar(answer: Answer) -> str:
+    """How far the simulation of the current setup is from what happened, in words."""
+    error = answer.error
+    if error is None:
+        return "No job was submitted and ended under the current policy: the simulations have no error bar."
+    return (
+        f"Error bar: the distance of the current setup's simulation from what really happened to "
+        f"{words.plural(error.jobs, 'job')}; completion times of single jobs are off by "
+        f"{100 * error.per_job_median:.1f} % in the median. A change within the error bar is not a finding."
+    )
 
 
 def _axis_start(lines: Sequence[dict[str, Any]]) -> float:
@@ -153,21 +180,26 @@ def _axis_start(lines: Sequence[dict[str, Any]]) -> float:
     return float(10.0 ** math.floor(math.log10(smallest)))
 
 
-def _row(title: str, before: float | None, after: float | None, kind: str, sign: int) -> None:
+def _row(title: str, values: Sequence[float | None], kind: str, sign: int, error: float | None) -> None:
+    before, after = values[-2:]
     with html.tr():
         html.th(title, scope="row")
-        html.td(_shown(before, kind)).classes("number")
+        for value in values[:-1]:
+            html.td(_shown(value, kind)).classes("number")
         html.td(_shown(after, kind)).classes("number strong")
         text, verdict = "–", ""
         if before is not None and after is not None:
             change = after - before
             if abs(change) <= 0.005 * max(abs(before), 1e-9):
                 text = "unchanged"
+            elif error is not None and before and abs(change / before) <= abs(error):
+                text = f"{100 * change / before:+.0f} %, within the error"
             else:
                 better = change * sign > 0
                 amount = f"{100 * change / before:+.0f} %" if before else f"{change:+.4g}"
                 text, verdict = f"{amount}, {'better' if better else 'worse'}", "better" if better else "worse"
         html.td(text).classes(f"number nowrap {verdict}")
+        html.td("–" if error is None else f"± {100 * abs(error):.1f} %").classes("number nowrap")
 
 
 def _shown(value: float | None, kind: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from nicegui import html, ui
 
+from rota.live.loop.record import state_text
+
 
 @contextmanager
 def card(title: str, about: str = "", *, wide: bool = False) -> Iterator[None]:
@@ -42,9 +44,9 @@ def set_text(element: Any, text: str) -> None:
         element.update()
 
 
-def chip(state: str) -> None:
-    """Show a job state as a coloured label."""
-    html.span(state).classes(f"chip chip-{state}")
+def chip(state: str, number: str = "") -> None:
+    """Show a job state as a coloured label, with the number of jobs before it where several are meant."""
+    html.span(f"{number}{state_text(state)}").classes(f"chip chip-{state}")
 
 
 def empty(text: str, hint: str = "") -> None:

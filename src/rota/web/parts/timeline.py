@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from nicegui import html
 
 from rota.live.views.job_timeline import TimelineEvent
+from rota.store import clock
 from rota.web import words
 from rota.web.parts.basics import empty
 
@@ -19,7 +19,7 @@ def show_timeline(life: list[TimelineEvent], row: Any) -> None:
     if not life:
         empty("The journal no longer covers this job.")
         return
-    now_s = row.ended_s if row.ended_s is not None else max(time.time(), life[-1].at_s)
+    now_s = row.ended_s if row.ended_s is not None else max(clock.now_s(), life[-1].at_s)
     changes = [moment for moment in life if moment.state is not None]
     ends = [moment.at_s for moment in changes[1:]] + [now_s]
     spans = [

@@ -16,6 +16,7 @@ import orjson
 
 from rota.core.errors import RotaError, Unavailable
 from rota.drivers.kubernetes.api.connection import Connection
+from rota.drivers.kubernetes.api.fence import Fence
 
 Json = dict[str, Any]
 Params = Mapping[str, str | int]
@@ -61,8 +62,10 @@ class Unreachable(Unavailable):
 class Api:
     """A session with an API server."""
 
-    def __init__(self, connection: Connection, *, connections: int = 64) -> None:
+    def __init__(self, connection: Connection, *, connections: int = 64, fence: Fence | None = None) -> None:
         self._connection = connection
+        self._fence = fence
+        """What every write has to pass."""
         self._tls = connection.tls()
         self._headers: dict[str, str] = {}
         self._headers_until_s = 0.0
@@ -84,7 +87,8 @@ class Api:
     def is_silent(self) -> bool:
         """Whether the server is unreachable or silent, so that nothing can be changed now."""
         is_slow = self._asked > 0 and asyncio.get_running_loop().time() > self._answered_s + SILENT_S
-        return self._is_away or is_slow
+        is_fenced = self._fence is not None and not self._fence.is_open
+        return self._is_away or is_slow or is_fenced
 
     async def close(self) -> None:
         """Close all connections."""
@@ -184,6 +188,8 @@ class Api:
 
     async def _ask(self, method: str, path: str, body: Any, kind: str, params: Params) -> Any:
         async with self._room:
+            if self._fence is not None and method != "GET":
+                await self._fence.passed()
             if not self._asked:
                 self._answered_s = asyncio.get_running_loop().time()
             self._asked += 1

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rota.core.errors import RotaError, did_you_mean
 from rota.drivers.kubernetes.api.sign_in import SignIn
+from rota.files.yaml_input import parse_yaml
 
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 Json = dict[str, Any]
@@ -96,11 +95,10 @@ def _in_pod() -> Connection:
 
 def _from_file(path: Path, context: str | None) -> Connection:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise RotaError(f"no such kubeconfig: {path}") from None
-    except yaml.YAMLError as error:
-        raise RotaError(f"{path}: not a kubeconfig: {str(error).splitlines()[0]}") from error
+    document = parse_yaml(text, f"{path}: not a kubeconfig")
     if not isinstance(document, dict):
         raise RotaError(f"{path}: not a kubeconfig")
     name = context or document.get("current-context")

@@ -10,6 +10,7 @@ from typing import Any
 
 from rota.core.errors import Unavailable
 from rota.drivers.kubernetes.api.client import Api, ApiRefused
+from rota.drivers.kubernetes.api.fence import Fence, LeadershipLost
 from rota.drivers.kubernetes.objects.pod_annotations import LEADS
 
 log = logging.getLogger("rota.drivers.kubernetes")
@@ -22,12 +23,8 @@ GIVE_UP_S = 10.0
 _GONE, _CONFLICT = 404, 409
 
 
-class LeadershipLost(Unavailable):
-    """The lease was lost; another replica may act."""
-
-
 class Leadership:
-    """One candidate for one Lease."""
+    """One candidate for one Lease. Its own requests pass no fence; all other writes pass `fence`."""
 
     def __init__(self, api: Api, namespace: str, name: str, identity: str, pod: str | None = None) -> None:
         self._api = api
@@ -38,6 +35,7 @@ class Leadership:
         self._namespace = namespace
         self.identity = identity
         self.leads = False
+        self.fence = Fence(GIVE_UP_S)
         self._seen: tuple[str, str] = ("", "")
         self._seen_s = 0.0
 
@@ -60,6 +58,7 @@ class Leadership:
                 renewed_s = loop.time()
             elif self._seen[0] not in ("", self.identity) or loop.time() > renewed_s + GIVE_UP_S:
                 self.leads = False
+                self.fence.lost()
                 raise LeadershipLost("the lease could not be renewed; another replica may act now")
 
     async def release(self) -> None:
@@ -67,6 +66,7 @@ class Leadership:
         if not self.leads:
             return
         self.leads = False
+        self.fence.lost()
         await self._label(self._pod, leads=False)
         try:
             lease = await self._api.get(f"{self._path}/{self._name}")
@@ -101,10 +101,11 @@ class Leadership:
 
     async def _try(self) -> bool:
         """Acquire or renew the lease unless another replica holds it."""
+        asked_s = asyncio.get_running_loop().time()
         try:
             lease = await self._api.get(f"{self._path}/{self._name}")
         except ApiRefused as error:
-            return error.status == _GONE and await self._create()
+            return error.status == _GONE and await self._create(asked_s)
         except Unavailable:
             return False
         spec = lease.setdefault("spec", {})
@@ -119,6 +120,7 @@ class Leadership:
         except Unavailable:
             return False
         self._seen = (self.identity, "")
+        self.fence.renewed(asked_s)
         return True
 
     def _has_expired(self, holder: str, renewed: str) -> bool:
@@ -128,7 +130,7 @@ class Leadership:
             self._seen, self._seen_s = (holder, renewed), now_s
         return now_s > self._seen_s + LEASE_S
 
-    async def _create(self) -> bool:
+    async def _create(self, asked_s: float) -> bool:
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -145,6 +147,7 @@ class Leadership:
         except Unavailable:
             return False
         self._seen = (self.identity, "")
+        self.fence.renewed(asked_s)
         return True
 
 

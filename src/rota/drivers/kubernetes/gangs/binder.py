@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from enum import Enum
 from typing import Any
+from urllib.parse import quote
 
 from rota.drivers.kubernetes.api.client import Api, ApiRefused, Unreachable
+from rota.drivers.kubernetes.gangs.pod_events import post_event
 from rota.drivers.kubernetes.objects.pods import Pod, PodOwner
 
+log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 _GONE, _CONFLICT, _METHOD, _TOO_MANY = 404, 409, 405, 429
 AGAIN_S = 0.2
 """Pause before a retry after a transient refusal."""
-EVICTION_S = 300.0
-"""How long disruption budgets may delay an eviction before the pod is deleted."""
+PATIENCE_S = 300.0
+"""How long a request is repeated while the server is busy or unreachable."""
+BUDGET_S = 10.0
+"""How long an eviction is repeated before the pod is told that a disruption budget delays it."""
 
 
 class Bound(Enum):
@@ -31,6 +37,8 @@ class Binder:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._evictions = ["policy/v1", "policy/v1beta1"]
+        self._delayed: set[str] = set()
+        """Pods that were told of a budget."""
 
     async def bind(self, pod: Pod, node: str, annotations: dict[str, str], *, within_s: float) -> Bound:
         """Bind a pod to a node with its devices in one write."""
@@ -71,15 +79,19 @@ class Binder:
     async def _now(self, pod: Pod) -> Json | None:
         """The present pod object; None if it is gone or replaced by another of its name."""
         try:
-            now: Json = await self._api.patiently("GET", pod.path, None, within_s=EVICTION_S)
+            now: Json = await self._api.patiently("GET", pod.path, None, within_s=PATIENCE_S)
         except ApiRefused as error:
             if error.status == _GONE:
                 return None
             raise
         return now if now["metadata"]["uid"] == pod.uid else None
 
+    async def exists(self, pod: Pod) -> bool:
+        """Whether the API server has this pod."""
+        return await self._now(pod) is not None
+
     async def evict(self, pod: Pod) -> None:
-        """Evict a pod with its own grace period; disruption budgets may delay it for a while."""
+        """Evict a pod with its own grace period. A disruption budget holds for as long as it refuses."""
         while self._evictions:
             body = {
                 "apiVersion": self._evictions[0],
@@ -88,13 +100,15 @@ class Binder:
                 "deleteOptions": {"preconditions": {"uid": pod.uid}},
             }
             try:
-                await self._api.patiently("POST", f"{pod.path}/eviction", body, within_s=EVICTION_S)
+                await self._api.patiently("POST", f"{pod.path}/eviction", body, within_s=BUDGET_S)
+            except Unreachable:
+                continue
             except ApiRefused as error:
-                if error.status == _TOO_MANY:
-                    break
                 if await self._is_going(pod):
                     return
-                if error.status == _CONFLICT:
+                if error.status == _TOO_MANY:
+                    await self._say_delayed(pod, str(error))
+                elif error.status == _CONFLICT or error.is_passing:
                     await asyncio.sleep(AGAIN_S)
                 elif error.status in (400, _GONE, _METHOD):  # a server that supports only the other version
                     self._evictions = self._evictions[1:]
@@ -103,6 +117,15 @@ class Binder:
             else:
                 return
         await self.delete(pod)
+
+    async def _say_delayed(self, pod: Pod, why: str) -> None:
+        """Say on the pod, once, that its eviction waits for a disruption budget."""
+        if pod.uid not in self._delayed:
+            self._delayed.add(pod.uid)
+            log.warning("an eviction is delayed", extra={"pod": pod.name, "why": why})
+            await post_event(
+                self._api, pod, "EvictionDelayed", f"Rota evicts this pod when its budget allows it: {why}"
+            )
 
     async def _is_going(self, pod: Pod) -> bool:
         now = await self._now(pod)
@@ -113,7 +136,7 @@ class Binder:
         body: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
         while True:
             try:
-                await self._api.patiently("DELETE", pod.path, body, within_s=EVICTION_S)
+                await self._api.patiently("DELETE", pod.path, body, within_s=PATIENCE_S)
             except ApiRefused as error:
                 if error.status not in (_GONE, _CONFLICT):
                     raise
@@ -126,10 +149,10 @@ class Binder:
         """Delete the controller that would recreate the pods; only Jobs are deleted."""
         if owner.kind != "Job" or not owner.api_version.startswith("batch/"):
             return
-        path = f"/apis/{owner.api_version}/namespaces/{namespace}/jobs/{owner.name}"
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{quote(owner.name, safe='')}"
         body = {"propagationPolicy": "Background", "preconditions": {"uid": owner.uid}}
         try:
-            await self._api.patiently("DELETE", path, body, within_s=EVICTION_S)
+            await self._api.patiently("DELETE", path, body, within_s=PATIENCE_S)
         except ApiRefused as error:
             if error.status not in (_GONE, _CONFLICT):
                 raise

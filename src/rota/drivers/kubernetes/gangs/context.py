@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -20,6 +20,7 @@ from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.store import clock
 
 
 class EventSink(Protocol):
@@ -70,7 +71,14 @@ class DriverContext:
         """The work that a gang has done, as the engine counts it."""
         assert self.sink is not None
         live = self.sink.state.jobs.get(gang.id)
-        return 0.0 if live is None else live.work_done(time.time())
+        return 0.0 if live is None else live.work_done(clock.now_s())
+
+    def kept_work(self, gang: Gang) -> float:
+        """The work that a gang keeps when its pods are gone: none, if its job saves nothing."""
+        assert self.sink is not None
+        live = self.sink.state.jobs.get(gang.id)
+        starts_over = live is None or (live.job.checkpoint is not None and live.job.checkpoint.interval_s == math.inf)
+        return 0.0 if starts_over else self.done_work(gang)
 
     def fail(self, gang: Gang, work: float) -> None:
         """End a gang as failed."""

@@ -111,6 +111,8 @@ class Gang:
     """Whether pods were lost since its size was asked: it may have shrunk."""
     watched: bool = False
     """Whether its controller is being watched."""
+    left_alone: bool = False
+    """Whether its pods run on devices that the present settings do not describe: nothing is done to them."""
     refused: str = ""
     """Why it was not announced to the engine."""
     note: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.events import JobArrived, JobCancelled, JobReleased
@@ -15,6 +14,7 @@ from rota.drivers.kubernetes.objects.controller_sizes import Json, ask_size, has
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
 from rota.drivers.kubernetes.objects.pod_annotations import PLACEMENT
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
+from rota.store import clock
 
 GROUP_S = 2.0
 """Interval between two look-ups of a PodGroup that does not exist yet."""
@@ -28,6 +28,9 @@ class GangAssembly:
 
     def gather(self, gang: Gang) -> None:
         """Announce a gang to the engine once it is complete."""
+        if gang.left_alone and any(pod.holds for pod in gang.members.values()):
+            return
+        gang.left_alone = False
         self._clear_strays(gang)
         if gang.size is None and gang.waiting:
             self._find_size(gang)
@@ -104,7 +107,7 @@ class GangAssembly:
             if gang.size is None and gang.key.source is GangSource.GROUP:
                 await asyncio.sleep(GROUP_S)
             elif gang.size is None:
-                quiet_s = time.time() - gang.touched_s
+                quiet_s = clock.now_s() - gang.touched_s
                 if quiet_s < self._context.settings.settle:
                     await asyncio.sleep(self._context.settings.settle - quiet_s)
                 else:
@@ -127,7 +130,7 @@ class GangAssembly:
         if any(not pod.phase.is_over for pod in gang.members.values()):
             gang.deadline_s = None
         elif gang.deadline_s is None:
-            gang.deadline_s = time.time() + (self._context.settings.linger if gang.may_come_back else 0.0)
+            gang.deadline_s = clock.now_s() + (self._context.settings.linger if gang.may_come_back else 0.0)
             self.watch_owner(gang)
 
     def watch_owner(self, gang: Gang) -> None:
@@ -147,7 +150,7 @@ class GangAssembly:
             except MissingRight:
                 break
             if ended and gang.deadline_s is not None:
-                gang.deadline_s = time.time()
+                gang.deadline_s = clock.now_s()
                 break
             await asyncio.sleep(1.0)
         gang.watched = False

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
 from rota.core.errors import Unavailable
 from rota.core.messages.decisions import Cause
@@ -20,6 +19,7 @@ from rota.drivers.kubernetes.gangs.gang_assembly import GangAssembly
 from rota.drivers.kubernetes.objects.binding_annotations import binding_note, fill, late
 from rota.drivers.kubernetes.objects.controller_sizes import ask_size
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
+from rota.store import clock
 
 log = logging.getLogger("rota.drivers.kubernetes")
 RETRY_S = 2.0
@@ -97,10 +97,10 @@ class GangController:
             gang.deadline_s = None
             return
         if not gang.may_come_back:
-            gang.deadline_s = time.time()
+            gang.deadline_s = clock.now_s()
             return
         if gang.deadline_s is None:
-            gang.deadline_s = time.time() + self._context.settings.gang_timeout
+            gang.deadline_s = clock.now_s() + self._context.settings.gang_timeout
         if any(slot.pod is None or slot.outcome is PodPhase.FAILED for slot in gang.slots):
             self._gathering.watch_owner(gang)
 
@@ -115,7 +115,7 @@ class GangController:
         return PodPhase.PENDING if slot.pod is None or not slot.bound else gang.members[slot.pod].phase
 
     def _began(self, gang: Gang) -> None:
-        now_s = time.time()
+        now_s = clock.now_s()
         if gang.resizing:
             gang.resizing = False
             self._context.report.events.append(Resized(gang.id, self._context.done_work(gang), 1.0, now_s))
@@ -127,7 +127,7 @@ class GangController:
         work = self._context.done_work(gang)
         failed = [slot for slot in gang.slots if slot.outcome is not PodPhase.SUCCEEDED]
         if not gang.started:
-            self._context.report.events.append(Started(gang.id, 1.0, time.time()))
+            self._context.report.events.append(Started(gang.id, 1.0, clock.now_s()))
         self._context.occupancy.repeat(gang.nodes)
         self._release_slots(gang)
         if not failed:
@@ -139,7 +139,7 @@ class GangController:
             self._context.fail(gang, work)
         else:
             self._context.report.why[gang.id] = f"{len(failed)} of its pods failed"
-            self._context.report.events.append(Interrupted(gang.id, work))
+            self._context.report.events.append(Interrupted(gang.id, self._context.kept_work(gang)))
             gang.stage = Stage.GATHERING
             self._context.report.events.append(JobHeld(gang.id))
             self._gathering.linger(gang)
@@ -164,10 +164,10 @@ class GangController:
 
     def _give_up(self, gang: Gang, why: str) -> None:
         """Stop a gang that can't continue, so that it can be retried."""
-        retry_s = time.time() + RETRY_S
+        retry_s = clock.now_s() + RETRY_S
         gang.why = why
         gang.answer = (
-            Interrupted(gang.id, self._context.done_work(gang), retry_s)
+            Interrupted(gang.id, self._context.kept_work(gang), retry_s)
             if gang.started or gang.resizing
             else StartFailed(gang.id, why, retry_s)
         )
@@ -180,7 +180,7 @@ class GangController:
         why = f"node {node} has no pod capacity left"
         gang.stage = Stage.WAITING
         self._context.report.why[gang.id] = why
-        self._context.report.events.append(StartFailed(gang.id, why, time.time() + RETRY_S))
+        self._context.report.events.append(StartFailed(gang.id, why, clock.now_s() + RETRY_S))
 
     def _see_off(self, gang: Gang) -> None:
         """Report the stop of a gang once none of its pods runs on a reachable node."""
@@ -189,7 +189,7 @@ class GangController:
         binds_under_way = any(not slot.bound and slot.pod in gang.members for slot in gang.slots)
         if binds_under_way:
             return
-        cause, answer, work = gang.ordered, gang.answer, self._context.done_work(gang)
+        cause, answer, work = gang.ordered, gang.answer, self._context.kept_work(gang)
         gang.ordered, gang.answer = None, None
         self._context.report.why[gang.id] = gang.why
         self._context.report.events.append(answer if cause is None and answer is not None else Stopped(gang.id, work))
@@ -209,6 +209,7 @@ class GangController:
         self._context.headroom.tick(now_s)
         if self._context.api.is_silent:
             self._postpone(now_s + self._context.settings.gang_timeout)
+            self._context.node_cache.excuse_lost(now_s)
             return
         limit_s = now_s - self._context.settings.lost_after
         lost = {name for name, since_s in self._context.node_cache.lost_since_s.items() if since_s <= limit_s}
@@ -220,7 +221,7 @@ class GangController:
                 self._expire(gang)
 
     def _postpone(self, until_s: float) -> None:
-        """Postpone all deadlines while the API server is unreachable."""
+        """Postpone all deadlines while the API server is unreachable, or this replica may not write."""
         for gang in self._context.gang_index.gangs:
             if gang.deadline_s is not None:
                 gang.deadline_s = max(gang.deadline_s, until_s)
@@ -269,7 +270,9 @@ class GangController:
             if gang.stage is Stage.PLACED:
                 self._give_up(gang, f"pod {pod.name} could not be bound: {error}")
         else:
-            if came is Bound.YES:
+            if came is Bound.YES and slot.pod != pod.uid:  # deleted since, as the watch has reported before the answer
+                self._context.headroom.put(pod.uid, None)
+            elif came is Bound.YES:
                 slot.bound = True
                 pod = gang.members.get(pod.uid, pod)
                 pod.node = pod.node or node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from rota.core.model.job import JobId
@@ -10,6 +9,7 @@ from rota.drivers.kubernetes.gangs.gang import Gang, GangKey, GangSource, Stage,
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.objects.pods import Pod
+from rota.store import clock
 
 
 class GangIndex:
@@ -22,6 +22,7 @@ class GangIndex:
         self._gang_by_pod: dict[str, Gang] = {}
         self._others: set[str] = set()
         self._touched: dict[Gang, None] = {}
+        self._changed: dict[Gang, None] = {}
         self.by_job: dict[JobId, Gang] = {}
         """Gangs of jobs that have not ended in the engine."""
 
@@ -29,6 +30,15 @@ class GangIndex:
     def gangs(self) -> list[Gang]:
         """All gangs."""
         return list(self._gangs.values())
+
+    @property
+    def pods(self) -> dict[str, Pod]:
+        """All pods of gangs, by uid."""
+        return {uid: pod for gang in self._gangs.values() for uid, pod in gang.members.items()}
+
+    def is_other(self, uid: str) -> bool:
+        """Whether a pod is known as one that belongs to no gang."""
+        return uid in self._others
 
     def see(self, pod: Pod) -> None:
         """Record the present form of a pod."""
@@ -59,7 +69,7 @@ class GangIndex:
             gang.lost_pods = True
             if not gang.members and gang.stage is Stage.GATHERING:
                 gang.size = None  # the next pod states the size
-            gang.touched_s = time.time()
+            gang.touched_s = clock.now_s()
             self.touch(gang)
 
     def replace(self, pods: Iterable[Pod]) -> None:
@@ -77,7 +87,7 @@ class GangIndex:
             if gang is not None:
                 self.retire(gang)
             gang = self._gangs[key] = Gang(key)
-        gang.touched_s = time.time()
+        gang.touched_s = clock.now_s()
         gang.owner = gang.owner or pod.owner
         if gang.size is None:
             gang.size = stated_size(pod, key)
@@ -88,7 +98,7 @@ class GangIndex:
         """Split a pod off its gang into a job of its own."""
         del gang.members[pod.uid]
         key = GangKey(pod.namespace, GangSource.POD, pod.uid)
-        alone = Gang(key, owner=pod.owner, members={pod.uid: pod}, size=1, touched_s=time.time())
+        alone = Gang(key, owner=pod.owner, members={pod.uid: pod}, size=1, touched_s=clock.now_s())
         self._gangs[key] = self._gang_by_pod[pod.uid] = alone
         self.touch(alone)
 
@@ -108,18 +118,25 @@ class GangIndex:
         return self._gang_by_pod.get(uid)
 
     def touch(self, gang: Gang) -> None:
-        """Mark a gang for reconciliation."""
+        """Mark a gang for reconciliation and for the reporter."""
         self._touched[gang] = None
+        self._changed[gang] = None
 
     def touch_all(self) -> None:
         """Mark every gang for reconciliation."""
         self._touched.update(dict.fromkeys(self._gangs.values()))
+        self._changed.update(dict.fromkeys(self._gangs.values()))
 
     def take_touched(self) -> Iterable[Gang]:
         """Yield the gangs to reconcile until none is left."""
         while self._touched:
             touched, self._touched = self._touched, {}
             yield from touched
+
+    def take_changed(self) -> dict[Gang, None]:
+        """Take the gangs that changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return changed
 
     def retire(self, gang: Gang) -> None:
         """Forget a finished gang; its remaining pods count as occupancy."""

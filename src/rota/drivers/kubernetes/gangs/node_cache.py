@@ -19,7 +19,8 @@ from rota.core.model.job import NodeId
 from rota.core.state.state import State
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
-from rota.drivers.kubernetes.objects.nodes import NodeSeen, node_seen, planned_node
+from rota.drivers.kubernetes.objects.nodes import NodeSeen, planned_node
+from rota.drivers.kubernetes.objects.reading import name_of, read_node
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
@@ -52,8 +53,9 @@ class NodeCache:
 
     def see(self, value: Json, now_s: float) -> None:
         """Record the present form of a node object."""
-        name = value["metadata"]["name"]
-        seen = node_seen(value, self._settings)
+        name, seen = name_of(value), read_node(value, self._settings)
+        if seen is None:
+            return
         if self._planned:
             if name not in self._planned:
                 return
@@ -71,7 +73,7 @@ class NodeCache:
 
     def replace(self, values: list[Json], now_s: float) -> None:
         """Replace the cache by a full list of nodes."""
-        names = {value["metadata"]["name"] for value in values}
+        names = {name_of(value) for value in values}
         for name in [name for name in self._seen if name not in names]:
             self.gone(name, now_s)
         for value in values:
@@ -143,6 +145,10 @@ class NodeCache:
     def _is_shared(self, name: str) -> bool:
         """Whether other schedulers hold devices of a cell node, which closes the whole node."""
         return bool(self._planned) and self._occupancy.devices(name) > 0
+
+    def excuse_lost(self, now_s: float) -> None:
+        """Count the time of lost nodes from now: nothing could be heard of them until now."""
+        self.lost_since_s = dict.fromkeys(self.lost_since_s, now_s)
 
     def look_again(self, nodes: set[str]) -> None:
         """Mark nodes for re-evaluation after their occupancy changed."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota.core.errors import Unavailable
 from rota.core.messages.reasons import Reason
@@ -16,9 +14,11 @@ from rota.core.model.job import JobId
 from rota.drivers.kubernetes.api.client import MERGE, STRATEGIC, Api, ApiRefused
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, Stage
 from rota.drivers.kubernetes.gangs.gang_index import GangIndex
+from rota.drivers.kubernetes.gangs.pod_events import post_event, stamp
 from rota.drivers.kubernetes.objects.api_views import EXPECTED
 from rota.drivers.kubernetes.objects.controller_sizes import POD_GROUPS
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
+from rota.store import clock
 
 log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
@@ -27,8 +27,14 @@ AFTER_S = 0.5
 """Minimum wait of a gang before its reason is reported."""
 AGAIN_S = 30.0
 """Minimum interval between updates that change only the numbers of a reason."""
-MOST_AT_ONCE = 25
-"""Pods updated per round, so that binds take precedence."""
+MOST_AT_ONCE = 100
+"""Pods updated per round: 200 a second."""
+WRITES_AT_ONCE = 16
+"""Writes under way at a time, so that binds take precedence."""
+LOOKED_AT = 500
+"""Gangs looked at per round besides those that changed: with many of them the rounds share the work."""
+PRUNE_EVERY = 120
+"""Rounds between two removals of gangs that are gone."""
 INCOMPLETE, REFUSED, SPARE = "gang-incomplete", "refused", "spare"
 FORESEE_S = 5.0
 """Minimum wait of a job before its start is forecast, and pause between two forecasts."""
@@ -48,6 +54,16 @@ class ReportedState:
         self.group: Json = {}
 
 
+class ReasonChange(NamedTuple):
+    """A reason that pods have still to be told; `told` are all that know it then."""
+
+    code: str
+    sentence: str
+    pods: list[Pod]
+    told: set[str]
+    is_new: bool
+
+
 class Reporter:
     """Reports changed reasons of waiting gangs, a bounded number per round."""
 
@@ -65,47 +81,84 @@ class Reporter:
         self._foresee = foresee
         self._identity = identity
         self._reported: dict[Gang, ReportedState] = {}
+        self._later: dict[Gang, None] = {}
+        """Gangs that changed and were not looked at yet."""
+        self._position = 0
+        self._rounds = 0
+        self._room = asyncio.Semaphore(WRITES_AT_ONCE)
 
     async def run(self) -> None:
         """Report until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
-                await self.round(time.time())
+                await self.round(clock.now_s())
             except Unavailable as error:
                 log.warning("could not report reasons to pods", extra={"why": str(error)})
 
     async def round(self, now_s: float) -> None:
-        """Report on all gangs once."""
+        """Report on the gangs that changed, and on some of the others in turn."""
         gangs = self._gang_index.gangs
-        self._reported = {gang: reported for gang in gangs if (reported := self._reported.get(gang)) is not None}
+        self._prune(gangs)
+        due: list[tuple[Gang, ReasonChange]] = []
         room = MOST_AT_ONCE
-        for gang in gangs:
+        for gang in self._next_gangs(gangs, now_s):
             if room <= 0:
-                break
-            if _unassigned(gang) and now_s >= gang.touched_s + AFTER_S:
-                room -= await self._report(gang, now_s)
-            if gang.key.source is GangSource.GROUP:
-                await self._report_group(gang)
+                self._later[gang] = None
+                continue
+            change = self._change(gang, now_s)
+            if change is not None:
+                due.append((gang, change))
+                room -= len(change.pods)
+        done = await asyncio.gather(
+            *(self._report(gang, change, now_s) for gang, change in due), return_exceptions=True
+        )
+        for gang in [gang for gang in gangs if gang.key.source is GangSource.GROUP]:
+            await self._report_group(gang)
+        for error in done:
+            if error is not None:
+                raise error
 
-    async def _report(self, gang: Gang, now_s: float) -> int:
-        """Report to a gang's pods why they wait; return the number of writes."""
+    def _next_gangs(self, gangs: list[Gang], now_s: float) -> list[Gang]:
+        """Those that changed and have waited long enough to be told, then a part of all in turn."""
+        self._later.update(self._gang_index.take_changed())
+        fresh = [gang for gang in self._later if now_s >= gang.touched_s + AFTER_S]
+        for gang in fresh:
+            del self._later[gang]
+        first = self._position if self._position < len(gangs) else 0
+        self._position = first + LOOKED_AT
+        return list(dict.fromkeys((*fresh, *gangs[first : first + LOOKED_AT])))
+
+    def _prune(self, gangs: list[Gang]) -> None:
+        self._rounds += 1
+        if self._rounds % PRUNE_EVERY == 0:
+            there = set(gangs)
+            self._reported = {gang: reported for gang, reported in self._reported.items() if gang in there}
+
+    def _change(self, gang: Gang, now_s: float) -> ReasonChange | None:
+        """What a gang's pods have to be told; None if they know it."""
+        waiting = _unassigned(gang)
+        if not waiting or now_s < gang.touched_s + AFTER_S:
+            return None
         reason = self._reason(gang)
         if reason is None:
-            return 0
+            return None
         reported = self._reported.setdefault(gang, ReportedState())
         code, sentence = reason
         is_new = code != reported.code or (sentence != reported.sentence and now_s >= reported.at_s + AGAIN_S)
-        waiting = _unassigned(gang)
         pods = waiting if is_new else [pod for pod in waiting if pod.uid not in reported.pods]
-        if not pods:
-            return 0
-        await asyncio.gather(*(self._condition(pod, f"{code}: {sentence}") for pod in pods))
-        reported.code, reported.sentence, reported.at_s = code, sentence, now_s
-        reported.pods = {pod.uid for pod in waiting}
-        if is_new:
-            await asyncio.gather(*(self._event(pod, "FailedScheduling", f"{code}: {sentence}") for pod in pods))
-        return 2 * len(pods)
+        return ReasonChange(code, sentence, pods, {pod.uid for pod in waiting}, is_new) if pods else None
+
+    async def _report(self, gang: Gang, change: ReasonChange, now_s: float) -> None:
+        """Tell a gang's pods why they wait: a condition for each, and one Event for the gang."""
+        text = f"{change.code}: {change.sentence}"
+        await asyncio.gather(*(self._condition(pod, text) for pod in change.pods))
+        reported = self._reported.setdefault(gang, ReportedState())
+        reported.code, reported.sentence, reported.at_s = change.code, change.sentence, now_s
+        reported.pods = change.told
+        if change.is_new:
+            async with self._room:
+                await post_event(self._api, change.pods[0], "FailedScheduling", text, self._identity)
 
     def _reason(self, gang: Gang) -> tuple[str, str] | None:
         if gang.refused:
@@ -124,7 +177,7 @@ class Reporter:
         while True:
             await asyncio.sleep(FORESEE_S)
             waiting = [gang for gang in self._gang_index.gangs if gang.stage is Stage.WAITING]
-            now_s = time.time()
+            now_s = clock.now_s()
             due = [gang for gang in waiting if self._is_due(gang, now_s)] if len(waiting) <= MOST_FORESEEN else []
             if due:
                 gang = min(
@@ -151,40 +204,12 @@ class Reporter:
         await self._patch(pod, condition)
 
     async def _patch(self, pod: Pod, condition: Json) -> None:
-        condition["lastTransitionTime"] = _stamp()
+        condition["lastTransitionTime"] = stamp()
         try:
-            await self._api.patch(f"{pod.path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
+            async with self._room:
+                await self._api.patch(f"{pod.path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
         except ApiRefused as error:
-            if error.status != 404:
-                raise
-
-    async def _event(self, pod: Pod, reason: str, message: str) -> None:
-        stamp = _stamp()
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": pod.name,
-                "namespace": pod.namespace,
-                "uid": pod.uid,
-            },
-            "type": "Warning",
-            "reason": reason,
-            "message": message[:1000],
-            "source": {"component": "rota"},
-            "reportingComponent": "rota",
-            "reportingInstance": self._identity,
-            "firstTimestamp": stamp,
-            "lastTimestamp": stamp,
-            "count": 1,
-        }
-        try:
-            await self._api.post(f"/api/v1/namespaces/{pod.namespace}/events", event)
-        except ApiRefused as error:
-            if error.status not in (403, 404):  # the namespace is being deleted, or gone
+            if error.status not in (404, 422):  # one pod that takes no condition keeps no other from getting its own
                 raise
 
     async def _report_group(self, gang: Gang) -> None:
@@ -224,7 +249,3 @@ def _unassigned(gang: Gang) -> list[Pod]:
         return gang.waiting
     is_elastic = gang.stage is Stage.PLACED and gang.job is not None and gang.job.elastic is not None
     return [pod for pod in gang.waiting if pod.uid not in gang.assigned] if is_elastic else []
-
-
-def _stamp() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

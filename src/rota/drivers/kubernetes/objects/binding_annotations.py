@@ -12,12 +12,17 @@ from rota.core.model.cluster import Node
 from rota.core.model.job import Job, JobId
 from rota.core.model.placement import Placement, Slot
 from rota.core.model.ranks import TaskRank, task_ranks
+from rota.drivers.kubernetes.api.quantity import plain_number
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, key_of, rank
 from rota.drivers.kubernetes.objects.gang_jobs import is_elastic, job_of, role_index
 from rota.drivers.kubernetes.objects.hived_pods import REQUEST, hived_annotations
 from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, JOB_ID, LATE, PLACEMENT, RANK, SIZE
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
+from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.settings import ClusterSettings
+
+MOST_DEVICES = 1024
+"""Devices of a node; a larger index in an annotation is nonsense."""
 
 
 def assign_slots(gang: Gang, placement: Placement, node_at: Callable[[int], Node]) -> None:
@@ -132,7 +137,14 @@ class BoundTask:
 
 
 def recover_gang(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> BoundTask | None:
-    """The job and the placement recovered from bound pods; None if the annotations are insufficient."""
+    """The job and the placement recovered from bound pods; None if the annotations are insufficient or nonsense."""
+    try:
+        return _recovered(gang, nodes, settings)
+    except NONSENSE:
+        return None
+
+
+def _recovered(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> BoundTask | None:
     annotated = [pod for pod in gang.members.values() if PLACEMENT in pod.annotations and pod.node]
     holding = [pod for pod in annotated if pod.holds and not pod.ending]
     if not holding:
@@ -180,8 +192,7 @@ def has_gaps(gang: Gang) -> bool:
 
 
 def _number(pod: Pod, note: str) -> int:
-    value = pod.annotations.get(note, "")
-    return int(value) if value.isdigit() else 0
+    return plain_number(pod.annotations.get(note)) or 0
 
 
 def restore_slots(gang: Gang, bound: BoundTask, nodes: Sequence[Node]) -> None:
@@ -214,8 +225,9 @@ def _found_elastic(
 
 
 def _devices(pod: Pod) -> tuple[int, ...] | None:
-    parts = [part for part in pod.annotations.get(DEVICES, "").split(",") if part]
-    return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else None
+    found = [plain_number(part) for part in pod.annotations.get(DEVICES, "").split(",", MOST_DEVICES) if part]
+    devices = tuple(device for device in found if device is not None and device < MOST_DEVICES)
+    return devices if len(devices) == len(found) else None
 
 
 def _is_recorded(pod: Pod, tasks: Sequence[TaskRank]) -> bool:
@@ -225,8 +237,8 @@ def _is_recorded(pod: Pod, tasks: Sequence[TaskRank]) -> bool:
 
 def _rank_of(pod: Pod) -> int:
     """The slot index of a pod; -1 if it has none."""
-    number = pod.annotations.get(RANK, "")
-    return int(number) if number.isdigit() else -1
+    number = plain_number(pod.annotations.get(RANK))
+    return -1 if number is None else number
 
 
 def _restore_pods(gang: Gang) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
+from urllib.parse import quote
 
 from rota.drivers.kubernetes.api.client import Api, ApiRefused, MissingRight
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource
-from rota.drivers.kubernetes.objects.pods import PodOwner
+from rota.drivers.kubernetes.objects.pods import MOST_TASKS, PodOwner
+from rota.drivers.kubernetes.objects.reading import NONSENSE, uid_of
 
 Json = dict[str, Any]
+_VERSION = re.compile(r"v1|[a-z0-9.-]+/v[a-z0-9]+", re.ASCII)
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*", re.ASCII)
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2"
 POD_GROUPS = "/apis/rota.dev/v1alpha1"
 
@@ -29,7 +34,7 @@ async def ask_size(api: Api, gang: Gang) -> int | None:
 def made(gang: Gang, value: Json) -> bool:
     """Whether an object owns these pods; another object may have its name after a deletion."""
     owner = gang.owner if gang.key.source is GangSource.OWNER else None
-    return owner is None or value["metadata"]["uid"] == owner.uid
+    return owner is None or uid_of(value) == owner.uid
 
 
 def owner_path(gang: Gang) -> str | None:
@@ -37,9 +42,9 @@ def owner_path(gang: Gang) -> str | None:
     where = f"namespaces/{gang.key.namespace}"
     match gang.key.source:
         case GangSource.GROUP:
-            return f"{POD_GROUPS}/{where}/podgroups/{gang.key.name}"
+            return f"{POD_GROUPS}/{where}/podgroups/{quote(gang.key.name, safe='')}"
         case GangSource.JOB_SET:
-            return f"{JOB_SETS}/{where}/jobsets/{gang.key.name}"
+            return f"{JOB_SETS}/{where}/jobsets/{quote(gang.key.name, safe='')}"
         case GangSource.OWNER | GangSource.TRAINER:
             return maker_path(gang)
         case _:
@@ -53,8 +58,11 @@ def maker_path(gang: Gang) -> str | None:
         owners = [each for each in owners if each.api_version.startswith("kubeflow.org/")]
     if not owners:
         return None
-    group = "api/v1" if owners[0].api_version == "v1" else f"apis/{owners[0].api_version}"
-    return f"/{group}/namespaces/{gang.key.namespace}/{owners[0].kind.lower()}s/{owners[0].name}"
+    owner = owners[0]
+    if not (_VERSION.fullmatch(owner.api_version) and _KIND.fullmatch(owner.kind)):
+        return None  # it would be a path of its writer's choice, read with Rota's rights
+    group = "api/v1" if owner.api_version == "v1" else f"apis/{owner.api_version}"
+    return f"/{group}/namespaces/{gang.key.namespace}/{owner.kind.lower()}s/{quote(owner.name, safe='')}"
 
 
 def _owners(gang: Gang) -> list[PodOwner]:
@@ -63,7 +71,15 @@ def _owners(gang: Gang) -> list[PodOwner]:
 
 
 def tasks_of(value: Json) -> int | None:
-    """The number of pods of a PodGroup, Job, JobSet, Kubeflow training job or Ray cluster."""
+    """The number of pods of a PodGroup, Job, JobSet, Kubeflow training job or Ray cluster; None if it is nonsense."""
+    try:
+        tasks = _tasks(value)
+    except NONSENSE:
+        return None
+    return tasks if tasks is not None and 0 <= tasks <= MOST_TASKS else None
+
+
+def _tasks(value: Json) -> int | None:
     spec = value.get("spec") or {}
     match value.get("kind"):
         case "PodGroup":
@@ -106,8 +122,11 @@ def _of_job(spec: Json) -> int:
 
 def has_ended(value: Json) -> bool:
     """Whether a controller has ended."""
-    conditions = (value.get("status") or {}).get("conditions") or ()
-    return any(
-        each.get("type") in ("Complete", "Completed", "Failed", "Succeeded") and each.get("status") == "True"
-        for each in conditions
-    )
+    try:
+        conditions = (value.get("status") or {}).get("conditions") or ()
+        return any(
+            each.get("type") in ("Complete", "Completed", "Failed", "Succeeded") and each.get("status") == "True"
+            for each in conditions
+        )
+    except NONSENSE:
+        return False

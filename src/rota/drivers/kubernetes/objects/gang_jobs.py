@@ -80,9 +80,19 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
         locality=_locality(first),
         time_limit_s=_seconds(first, "time-limit"),
         estimate_s=_seconds(first, "estimate"),
-        checkpoint=Checkpoint(grace_s=first.grace_s),
+        checkpoint=_checkpoint(first),
         labels=_labels(first),
     )
+
+
+def _checkpoint(pod: Pod) -> Checkpoint:
+    """What a stop costs: nothing, unless `rota.dev/checkpoint` is `none`, so that the job starts over."""
+    says = pod.says("checkpoint")
+    if says not in (None, "", "none"):
+        raise RotaError(
+            f"rota.dev/checkpoint is {says!r}; it can only be 'none': the job saves nothing and starts over"
+        )
+    return Checkpoint(interval_s=math.inf if says else 0.0, grace_s=pod.grace_s)
 
 
 def _locality(pod: Pod) -> Locality | None:

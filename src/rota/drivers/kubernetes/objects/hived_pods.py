@@ -9,6 +9,7 @@ import yaml
 
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, PREFIX
+from rota.files.yaml_input import parse_yaml
 
 HIVED = "hivedscheduler.microsoft.com/"
 REQUEST = HIVED + "pod-scheduling-spec"
@@ -16,16 +17,16 @@ REQUEST = HIVED + "pod-scheduling-spec"
 ISOLATION = HIVED + "pod-leaf-cell-isolation"
 """The annotation with the pod's devices."""
 BIND_INFO = HIVED + "pod-bind-info"
+MOST_VALUES = 1000
+"""Values in the annotation; one with a group of many members has some hundred."""
+MOST_COUNTED = 100_000
 ENABLE = HIVED + "pod-scheduling-enable"
 """The extended resource that routes pods to the extender; it is not counted."""
 
 
 def notes_of(annotations: Mapping[str, str], pod: str) -> dict[str, str]:
     """HiveD's annotation translated into Rota's annotations; a mistake names the field."""
-    try:
-        asked = yaml.safe_load(annotations[REQUEST])
-    except yaml.YAMLError as error:
-        raise RotaError(f"{REQUEST}: not YAML: {str(error).splitlines()[0]}") from error
+    asked = parse_yaml(annotations[REQUEST], REQUEST, most_values=MOST_VALUES)
     if not isinstance(asked, dict):
         raise RotaError(f"{REQUEST}: it must be a mapping of fields to values")
     devices = _count(asked, "leafCellNumber", "gpuNumber")
@@ -38,8 +39,12 @@ def notes_of(annotations: Mapping[str, str], pod: str) -> dict[str, str]:
         PREFIX + "gpu": str(asked.get("leafCellType") or asked.get("gpuType") or ""),
     }
     group = asked.get("affinityGroup")
+    if group is not None and not isinstance(group, dict):
+        raise RotaError(f"{REQUEST}: affinityGroup is {str(group)[:60]!r}; it must be a mapping of fields to values")
     if group:
         members = group.get("members") or ()
+        if not isinstance(members, list) or not all(isinstance(member, dict) for member in members):
+            raise RotaError(f"{REQUEST}: affinityGroup.members must be a list of mappings")
         notes[PREFIX + "job"] = str(group.get("name") or pod)
         notes[PREFIX + "tasks"] = str(sum(_count(member, "podNumber") for member in members))
     return {name: value for name, value in notes.items() if value}
@@ -54,20 +59,20 @@ def hived_annotations(annotations: Mapping[str, str], node: str) -> dict[str, st
 
 def _text(asked: Mapping[str, Any], field: str) -> str:
     value = asked.get(field)
-    if not isinstance(value, str) or not value:
-        raise RotaError(f"{REQUEST}: {field} is {value!r}; it must be a name")
+    if not isinstance(value, str) or not 0 < len(value) <= 253:
+        raise RotaError(f"{REQUEST}: {field} is {f'{value!r:.60}'}; it must be a name")
     return value
 
 
 def _number(asked: Mapping[str, Any], field: str) -> int:
     value = asked.get(field, 0)
-    if not isinstance(value, int) or not -1 <= value <= 1000:
-        raise RotaError(f"{REQUEST}: {field} is {value!r}; it must be a number from -1 to 1000")
+    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= 1000:
+        raise RotaError(f"{REQUEST}: {field} is {f'{value!r:.60}'}; it must be a number from -1 to 1000")
     return value
 
 
 def _count(asked: Mapping[str, Any], *fields: str) -> int:
     value = next((asked[field] for field in fields if field in asked), None)
-    if not isinstance(value, int) or value < 1:
-        raise RotaError(f"{REQUEST}: {fields[0]} is {value!r}; it must be a number of 1 or more")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_COUNTED:
+        raise RotaError(f"{REQUEST}: {fields[0]} is {f'{value!r:.60}'}; it must be a number of 1 or more")
     return value

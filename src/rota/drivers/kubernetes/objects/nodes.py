@@ -9,7 +9,7 @@ from typing import Any
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, NodeId
 from rota.core.model.labels import Taint
-from rota.drivers.kubernetes.api.quantity import milli, whole
+from rota.drivers.kubernetes.api.quantity import milli, plain_number, whole
 from rota.drivers.kubernetes.objects.pod_annotations import KEEPS_OUT, NODE_NAME, RESOURCE
 from rota.drivers.kubernetes.settings import ClusterSettings
 
@@ -65,7 +65,7 @@ def _node(value: Json, settings: ClusterSettings, has: Json) -> Node:
         device_type=CPU if resource is None else DeviceType(labels.get(named.type) or resource.rpartition("/")[2]),
         devices=devices,
         sockets=_sockets(labels.get(named.sockets, ""), devices),
-        device_memory_bytes=int(memory) << 20 if memory.isdigit() else None,
+        device_memory_bytes=None if (mib := plain_number(memory)) is None else mib << 20,
         cpu_milli=milli(str(has.get("cpu", "0"))),
         memory_bytes=whole(str(has.get("memory", "0"))),
         rack="/".join(part for part in (zone, rack) if part) or "rack",
@@ -85,7 +85,7 @@ def _taints(value: Json) -> tuple[Taint, ...]:
 
 def _sockets(text: str, devices: int) -> tuple[int, ...]:
     """Groups of devices; an inconsistent label is ignored."""
-    sizes = tuple(int(part) for part in re.findall(r"\d+", text))
+    sizes = tuple(plain_number(part) or 0 for part in re.findall(r"[0-9]+", text))
     return sizes if sum(sizes) == devices else ()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -11,9 +11,17 @@ from typing import Any, NamedTuple
 from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE, DeviceType
 from rota.core.model.labels import Requirement, Terms, Toleration
-from rota.drivers.kubernetes.api.quantity import milli, whole
+from rota.drivers.kubernetes.api.quantity import milli, plain_number, whole
 from rota.drivers.kubernetes.objects.hived_pods import ENABLE, REQUEST, notes_of
-from rota.drivers.kubernetes.objects.pod_annotations import GPU, GPU_MEMORY, KEEPS_OUT, NODE_NAME, PREFIX, RESOURCE
+from rota.drivers.kubernetes.objects.pod_annotations import (
+    GPU,
+    GPU_MEMORY,
+    JOB_ID,
+    KEEPS_OUT,
+    NODE_NAME,
+    PREFIX,
+    RESOURCE,
+)
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
@@ -23,6 +31,15 @@ _NOWHERE = (Requirement(NODE_NAME, "DoesNotExist"),)
 """An affinity with empty terms, which matches no node."""
 _TRUSTED = frozenset(PREFIX + name for name in ("priority", "tenant", "gpus"))
 """Annotations that only a translation may set; ignored on pods."""
+
+
+_NAMES = tuple(
+    PREFIX + name for name in ("job", "name", "id", "user", "class", "locality", "model", "pinned-cell", "pod-group")
+)
+"""Annotations and labels that are names or words."""
+LONGEST_NAME_OF_AN_OBJECT = 253
+MOST_TYPES = 64
+MOST_TASKS = 100_000
 
 
 class PodPhase(Enum):
@@ -101,22 +118,22 @@ class Pod:
 
     def number(self, name: str) -> int | None:
         """The same, if it is a positive integer."""
-        text = self.says(name) or ""
-        return int(text) if text.isdigit() and int(text) > 0 else None
+        return plain_number(self.says(name)) or None
 
 
-def pod_of(value: Json, settings: ClusterSettings) -> Pod:
-    """Parse a pod object."""
+def pod_of(value: Json, settings: ClusterSettings, running: Container[str] = ()) -> Pod:
+    """Parse a pod object; `running` are jobs whose bound pods stay Rota's, whatever scheduler they name."""
     meta, spec = value["metadata"], value["spec"]
     status = value.get("status") or {}
-    is_ours = spec.get("schedulerName") == settings.scheduler_name
+    is_kept = bool(spec.get("nodeName")) and (meta.get("annotations") or {}).get(JOB_ID, "") in running
+    is_ours = is_kept or spec.get("schedulerName") == settings.scheduler_name
     annotations, mistake = _notes(meta, settings)
     return Pod(
         uid=meta["uid"],
         namespace=meta["namespace"],
         name=meta["name"],
         is_ours=is_ours,
-        phase=PodPhase(status.get("phase") or "Pending"),
+        phase=PodPhase(status.get("phase") or "Pending"),  # a phase of a later Kubernetes makes the pod unreadable
         node=spec.get("nodeName") or None,
         ending=meta.get("deletionTimestamp") is not None,
         wants=_wants(spec, annotations, settings, is_ours, mistake),
@@ -134,12 +151,23 @@ def pod_of(value: Json, settings: ClusterSettings) -> Pod:
 def _notes(meta: Json, settings: ClusterSettings) -> tuple[dict[str, str], str]:
     """The annotations, with HiveD's translated, and the mistake in them, if any."""
     annotations = {name: value for name, value in (meta.get("annotations") or {}).items() if name not in _TRUSTED}
+    wrong = _wrong_name(annotations) or _wrong_name(meta.get("labels") or {})
+    if wrong:
+        return {name: value for name, value in annotations.items() if name != wrong}, f"{wrong} is too long"
     if not settings.hived_pods or REQUEST not in annotations:
         return annotations, ""
     try:
         return {**annotations, **notes_of(annotations, meta["name"])}, ""
     except RotaError as error:
         return annotations, str(error)
+
+
+def _wrong_name(notes: Json) -> str:
+    """The first of Rota's annotations or labels that is longer than a name can be."""
+    for name in _NAMES:
+        if len(notes.get(name) or "") > LONGEST_NAME_OF_AN_OBJECT:
+            return name
+    return ""
 
 
 def seconds_of(stamp: str) -> float:
@@ -182,7 +210,10 @@ def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bo
         mistake = mistake or f"it requests {' and '.join(kinds)}; request devices of one kind"
     named = annotations.get(GPU, "")
     if named:
-        types = tuple(DeviceType(part.strip()) for part in named.split(",") if part.strip())
+        parts = [part.strip() for part in named.split(",", MOST_TYPES) if part.strip()]
+        if len(parts) > MOST_TYPES or any(len(part) > LONGEST_NAME_OF_AN_OBJECT for part in parts):
+            mistake = mistake or f"{GPU} names more than {MOST_TYPES} types, or one that is too long"
+        types = tuple(DeviceType(part[:LONGEST_NAME_OF_AN_OBJECT]) for part in parts[:MOST_TYPES])
     return plain._replace(
         device_types=types if devices else (),
         device_memory_bytes=whole(annotations.get(GPU_MEMORY, "0")) if devices else 0,
@@ -232,7 +263,11 @@ def _refused(spec: Json, asked: Mapping[str, int], annotations: Json, settings: 
     """A request that Rota does not support and therefore refuses."""
     memory = annotations.get(GPU_MEMORY)
     if memory is not None and not whole(memory):
-        return f"{GPU_MEMORY} is {memory!r}; write it like 40Gi"
+        return f"{GPU_MEMORY} is {memory[:60]!r}; write it like 40Gi"
+    for name in ("tasks", "min-tasks", "max-tasks"):
+        value = annotations.get(PREFIX + name)
+        if value is not None and not 0 < (plain_number(value) or 0) <= MOST_TASKS:
+            return f"{PREFIX}{name} is {str(value)[:60]!r}; write a whole number from 1 to {MOST_TASKS}"
     affinity = spec.get("affinity") or {}
     for field in ("podAffinity", "podAntiAffinity"):
         if (affinity.get(field) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):

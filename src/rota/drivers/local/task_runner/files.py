@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import time
 
-from rota.drivers.local.task_runner.processes import start_time
+from rota.drivers.local.task_runner.processes import boot, start_time
 
 TYPE_CHECKING = False
 """As `typing` has it, which would take a tenth of a supervisor's start to import."""
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     Json = dict[str, Any]
 
 NUDGE_S = 0.5
+SPARE_BYTES = 4096
 TELL = "tell"
 """The pipe through which a task reports to its supervisor."""
 
@@ -34,7 +37,7 @@ def make_pipe(name: str, uid: int | None, gid: int | None) -> int:
 def claim() -> bool:
     """Claim the task; return whether this process is the one that runs it."""
     mine = f"claim.{os.getpid()}"
-    write(mine, {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid())})
+    write(mine, {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid()), "boot": boot()})
     try:
         os.link(mine, "claim")
     except FileExistsError:
@@ -80,9 +83,39 @@ def write_when_possible(name: str, value: Json) -> None:
         except FileNotFoundError:
             return
         except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(f".{name}.{os.getpid()}")
+            with contextlib.suppress(OSError):
+                _write_into_spare(name, value)
+                return
             time.sleep(0.2)
         else:
             return
+
+
+def spare(names: Sequence[str]) -> None:
+    """Keep some space for files that have to be written even if the disk is full by then."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            file = os.open(f".{name}.spare", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(file, 0, SPARE_BYTES)
+            finally:
+                os.close(file)
+
+
+def _write_into_spare(name: str, value: Json) -> None:
+    """Write a file atomically into the space that was kept for it; raise an `OSError` if there is none."""
+    text = json.dumps(value).encode()
+    if len(text) > SPARE_BYTES:
+        raise OSError(errno.ENOSPC, "no space is kept for so much")
+    file = os.open(f".{name}.spare", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.pwrite(file, text, 0)
+        os.ftruncate(file, len(text))
+    finally:
+        os.close(file)
+    os.replace(f".{name}.spare", name)
 
 
 def write(name: str, value: Json) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 
+from rota.drivers.local.task_runner.clock import now_s
 from rota.drivers.local.task_runner.files import write
 from rota.drivers.local.task_runner.nvml import find_nvml
 from rota.drivers.local.task_runner.processes import belongs
@@ -112,7 +113,7 @@ class GpuWatch:
         self._use.alone = self._use.alone and not os.path.exists("shared")
         readings = self._nvml.look()
         named = {pid for reading in readings for pid in reading.bytes_by_process}
-        self._use.add(readings, {pid for pid in named if belongs(pid, session, self._token)}, time.time())
+        self._use.add(readings, {pid for pid in named if belongs(pid, session, self._token)}, now_s())
         with contextlib.suppress(OSError):
             write("gpus.json", self._use.summary())
 

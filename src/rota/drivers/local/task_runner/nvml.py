@@ -48,6 +48,16 @@ class Nvml:
         total = int(self._library.nvmlDeviceGetMemoryInfo(self._handles[0]).total)
         return name if isinstance(name, str) else name.decode(), total
 
+    def minor_numbers(self) -> list[int]:
+        """The number of each one's device node; its index if the library does not know."""
+        numbers = []
+        for index, handle in enumerate(self._handles):
+            try:
+                numbers.append(int(self._library.nvmlDeviceGetMinorNumber(handle)))
+            except self._library.NVMLError:
+                numbers.append(index)
+        return numbers
+
     def look(self) -> list[Reading]:
         """Return a reading of each; empty if the library does not answer."""
         with contextlib.suppress(self._library.NVMLError):

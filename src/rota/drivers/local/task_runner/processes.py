@@ -1,4 +1,8 @@
-"""The processes of a task: finding, measuring and killing them."""
+"""The processes of a task: finding, measuring and signalling them.
+
+A process id may be given to another process once its own has ended. So a process is always named by its id and its
+start time, and every signal goes through a descriptor of the process, opened before the start time is compared.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,16 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.drivers.local.task_runner.files import Json
+
+TRIES = 20
+"""How often to look again: a process may fork while we look."""
+WHOLE_GROUP = 1 << 2
+"""PIDFD_SIGNAL_PROCESS_GROUP, from Linux 6.9 on."""
+_GROUP, _SESSION, _START = 2, 3, 19
+"""Where the fields are that follow the command in /proc/PID/stat."""
 
 
 def kills_for_memory(task: Json) -> bool:
@@ -29,53 +42,122 @@ def members_of(task: Json) -> str | None:
     return str(task["cgroup"]["enter"][0]) if task.get("cgroup") else None
 
 
-def end_session(pid: int, token: str, members: str | None = None) -> None:
-    """Kill every process of the task's session and cgroup, and any other that still carries its token."""
-    if not pid:
-        return
-    for _ in range(20):  # a process may fork while we look; look until none is found
-        found = processes_of(pid, token, members)
-        for each in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(each, signal.SIGKILL)
-        if not found:
+class TaskProcesses:
+    """All processes of a task: those in its cgroup, those that carry its token, and those of its session.
+
+    A session is the task's while its leader, or another process that is known to be the task's, is in it: until then
+    its number can't be given to another session. Afterwards the number alone means nothing.
+    """
+
+    def __init__(self, pid: int, start: int, token: str, members: str | None = None) -> None:
+        self.pid = pid
+        self.start = start
+        self._token = f"ROTA_TASK_TOKEN={token}".encode() if token else b""
+        self._members = members
+        self._seen: set[tuple[int, int]] = set()
+
+    def remember(self, left: list[list[int]]) -> None:
+        """Take over processes that were in the session while its leader was known to be the task's."""
+        self._seen.update((pid, start) for pid, start in left)
+
+    def find(self, *, group: bool = False) -> list[tuple[int, int]]:
+        """The processes that have not ended, as id and start time; `group`: only those of the task's own group."""
+        inside = _inside(self._members)
+        sure: list[tuple[int, int]] = []
+        maybe: list[tuple[int, int]] = []
+        is_ours = False
+        for each in _processes():
+            stat = _stat(each)
+            if stat is None or each == os.getpid():
+                continue
+            name = (each, int(stat[_START]))
+            in_session = self.pid > 0 and stat[_SESSION] == str(self.pid)
+            is_ours = is_ours or name == (self.pid, self.start) or (in_session and name in self._seen)
+            if stat[0] in ("Z", "X") or (group and stat[_GROUP] != str(self.pid)):
+                continue
+            if each in inside or (self._token and self._token in _environment(each)):
+                sure.append(name)
+                is_ours = is_ours or in_session
+            elif in_session:
+                maybe.append(name)
+        if is_ours:
+            self._seen.update(maybe)
+            return sorted(sure + maybe)
+        return sorted(sure)
+
+    def end(self) -> None:
+        """Kill every process of the task, until none is found."""
+        for _ in range(TRIES):
+            found = self.find()
+            for each in found:
+                send(*each, signal.SIGKILL)
+            if not found:
+                return
+            time.sleep(0.005)
+
+    def signal_group(self, number: int) -> None:
+        """A signal to the task's own process group, which is nearly always all of it; at once where the kernel can."""
+        if send(self.pid, self.start, number, WHOLE_GROUP):
             return
-        time.sleep(0.005)
+        sent: set[tuple[int, int]] = set()
+        for _ in range(TRIES):
+            found = set(self.find(group=True)) - sent
+            for each in sorted(found, key=lambda each: (each[0] != self.pid, each)):
+                send(*each, number)
+            if not found:
+                return
+            sent |= found
+
+    def hold(self) -> None:
+        """Suspend every process of the task, including new ones and those that left its group."""
+        for _ in range(TRIES):
+            going = [each for each in self.find() if not _is_stopped(each[0])]
+            for each in going:
+                send(*each, signal.SIGSTOP)
+            if not going:
+                return
+
+    def go_on(self) -> None:
+        """Resume every process of the task."""
+        for each in self.find():
+            send(*each, signal.SIGCONT)
 
 
-def signal_group(pid: int, number: int) -> None:
-    """A signal to the task's own process group, which is nearly always all of it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
+def send(pid: int, start: int, number: int, flags: int = 0) -> bool:
+    """Signal a process, if the one of this id is still the one that started then; whether it was signalled."""
+    return send_if(pid, lambda: started(pid) == start != 0, number, flags)
 
 
-def hold_session(pid: int, token: str, members: str | None = None) -> None:
-    """Suspend every process of the task, including new ones and those that left its group."""
-    for _ in range(20):
-        going = [each for each in processes_of(pid, token, members) if not _is_stopped(each)]
-        for each in going:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(each, signal.SIGSTOP)
-        if not going:
-            return
+def send_if(pid: int, is_meant: Callable[[], bool], number: int, flags: int = 0) -> bool:
+    """Signal the process that has an id now, if it is the one that is meant; whether it was signalled."""
+    try:
+        process = os.pidfd_open(pid)
+    except (OSError, ValueError):
+        return False
+    try:
+        if not is_meant():  # looked at after the descriptor was opened: whatever ends now, no other is signalled
+            return False
+        signal.pidfd_send_signal(process, number, None, flags)
+    except OSError:  # it has ended, is another user's, or the kernel does not know the flag
+        return False
+    finally:
+        os.close(process)
+    return True
 
 
-def continue_session(pid: int, token: str, members: str | None = None) -> None:
-    """Resume every process of the task."""
-    for each in processes_of(pid, token, members):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(each, signal.SIGCONT)
+def in_session(session: int) -> list[list[int]]:
+    """The processes of a session that have not ended, as id and start time."""
+    found = []
+    for each in _processes():
+        stat = _stat(each)
+        if stat is not None and stat[0] not in ("Z", "X") and stat[_SESSION] == str(session):
+            found.append([each, int(stat[_START])])
+    return found
 
 
 def _is_stopped(pid: int) -> bool:
     stat = _stat(pid)
     return stat is None or stat[0] in ("T", "t", "Z", "X")
-
-
-def processes_of(pid: int, token: str, members: str | None = None) -> list[int]:
-    """The processes of a task that have not ended."""
-    inside = _inside(members)
-    return [each for each in _processes() if each in inside or belongs(each, pid, token)]
 
 
 def _inside(members: str | None) -> set[int]:
@@ -90,17 +172,17 @@ def _inside(members: str | None) -> set[int]:
 
 
 def belongs(process: int, session: int, token: str) -> bool:
-    """Whether a process that has not ended is of a task's session, or carries its token."""
+    """Whether a process that has not ended is of a task's session, or carries its token; for measuring only."""
     stat = _stat(process)
     if stat is None or stat[0] in ("Z", "X") or process == os.getpid():
         return False
-    if stat[3] == str(session):
-        return True
-    try:
-        with open(f"/proc/{process}/environ", "rb") as file:
-            return f"ROTA_TASK_TOKEN={token}".encode() in file.read().split(b"\0")
-    except OSError:
-        return False
+    return stat[_SESSION] == str(session) or f"ROTA_TASK_TOKEN={token}".encode() in _environment(process)
+
+
+def _environment(process: int) -> list[bytes]:
+    with contextlib.suppress(OSError), open(f"/proc/{process}/environ", "rb") as file:
+        return file.read().split(b"\0")
+    return []
 
 
 def session_bytes(session: int) -> int:
@@ -108,15 +190,30 @@ def session_bytes(session: int) -> int:
     pages = 0
     for process in _processes():
         stat = _stat(process)
-        if stat is not None and stat[3] == str(session):
+        if stat is not None and stat[_SESSION] == str(session):
             pages += int(stat[21])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def start_time(pid: int) -> int:
-    """When a process started, in the kernel's ticks: with the id it names one process for ever. 0: it is gone."""
+    """When a process started, in the kernel's ticks: with the id it names one process of a boot. 0: it has ended."""
     stat = _stat(pid)
-    return 0 if stat is None or stat[0] in ("Z", "X") else int(stat[19])
+    return 0 if stat is None or stat[0] in ("Z", "X") else int(stat[_START])
+
+
+def started(pid: int) -> int:
+    """When a process started, even if it has ended and is not reaped yet; 0: there is none."""
+    stat = _stat(pid)
+    return 0 if stat is None else int(stat[_START])
+
+
+def boot() -> str:
+    """The kernel's id of this boot: ids and start times of an earlier one mean nothing. Empty where it has none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def _stat(pid: int) -> list[str] | None:

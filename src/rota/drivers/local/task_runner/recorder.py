@@ -7,16 +7,18 @@ import os
 import resource
 import select
 import signal
-import time
 
+from rota.drivers.local.task_runner.clock import now_s
 from rota.drivers.local.task_runner.files import write_when_possible
-from rota.drivers.local.task_runner.processes import end_session, members_of
+from rota.drivers.local.task_runner.processes import TaskProcesses, in_session, members_of, started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rota.drivers.local.task_runner.files import Json
 
 NOT_FOUND = 127
+_CONFINES = 3
+"""The descriptor by which a new process says that it is confined."""
 
 
 def record(task: Json, output: int, tell: int, life: int) -> None:
@@ -24,57 +26,76 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
+    confined, confines = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(tell)
-        os.close(life)
-        _become(task, output)
+        for end in (tell, life, confined):
+            os.close(end)
+        _become(task, output, confines)
     os.close(output)
+    os.close(confines)
+    if task.get("confine"):
+        os.read(confined, 1)  # until then, the supervisor would find the mounts of the machine, not of the task
+    os.close(confined)
     with contextlib.suppress(BrokenPipeError):
-        os.write(tell, str(pid).encode())
+        os.write(tell, f"{pid} {started(pid)}".encode())
     os.close(tell)
     finished = os.pidfd_open(pid)
     poller = select.poll()
     poller.register(finished, select.POLLIN)
     poller.register(life, select.POLLIN)
     if finished not in {fd for fd, _ in poller.poll()}:
-        end_session(pid, task["token"], members_of(task))
+        TaskProcesses(pid, started(pid), task["token"], members_of(task)).end()
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    left = in_session(pid)  # before it is reaped: its id can't be another's yet
     _, status, used = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     ended = {
         "exit_code": code if code >= 0 else None,
         "signal": -code if code < 0 else None,
-        "ended_s": time.time(),
+        "ended_s": now_s(),
         "cpu_s": used.ru_utime + used.ru_stime,
         "memory_bytes": used.ru_maxrss * 1024,
+        "left": left,
     }
     write_when_possible("exit.json", ended)
 
 
-def _become(task: Json, output: int) -> None:
-    """In the new process: turn into the task. Does not return."""
+def _become(task: Json, output: int, confines: int) -> None:
+    """In the new process: turn into the task; `confines` is closed once it is confined. Does not return."""
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        for source, target in ((nothing, 0), (output, 1), (output, 2), (confines, _CONFINES)):
             os.dup2(source, target)
-        os.closerange(3, 256)
+        os.closerange(_CONFINES + 1, 256)
         os.get_exec_path()  # imports what execvpe needs, while we may still read the interpreter's own files
         _confine(task)
+        os.close(_CONFINES)
         os.chdir(task["workdir"])
+        if task.get("confine"):
+            _give_up_privileges(task["confine"])
         os.execvpe(task["argv"][0], task["argv"], task["env"])
     except OSError as error:
-        os.write(2, f"rota: can't run {task['argv'][0]!r} in {task['workdir']}: {error.strerror}\n".encode())
+        hidden = task.get("confine") and task["workdir"].startswith("/tmp") and not os.path.exists(task["workdir"])
+        why = "tasks have a /tmp of their own; use another folder" if hidden else error.strerror
+        os.write(2, f"rota: can't run {task['argv'][0]!r} in {task['workdir']}: {why}\n".encode())
     except BaseException as error:
         os.write(2, f"rota: can't run the task: {error!r}\n".encode())
     finally:
         os._exit(NOT_FOUND)
 
 
+def _give_up_privileges(order: Json) -> None:
+    from rota.drivers.local.task_runner.confine import give_up_privileges
+
+    give_up_privileges(order)
+
+
 def _confine(task: Json) -> None:
-    """The cgroup and the CPUs, then the user: what root may set comes first."""
+    """The cgroup, the CPUs and the mounts, then the user: what root may set comes first."""
     for path in (task.get("cgroup") or {}).get("enter", ()):
         with open(path, "w", encoding="ascii") as members:
             members.write("0")
@@ -83,7 +104,16 @@ def _confine(task: Json) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as score:
+        if int(score.read()) < 0:  # the manager may be protected, its tasks are not
+            score.write("0")
+    if task.get("confine"):
+        from rota.drivers.local.task_runner.confine import leave_the_machine
+
+        leave_the_machine(task["confine"])
     if task.get("uid") is not None:
         os.setgroups(task["groups"])
         os.setgid(task["gid"])
         os.setuid(task["uid"])
+    if task.get("umask") is not None:
+        os.umask(task["umask"])

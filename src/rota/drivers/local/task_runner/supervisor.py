@@ -6,23 +6,24 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import time
 
-from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, read, write_when_possible
+from rota.drivers.local.task_runner import clock
+from rota.drivers.local.task_runner.clock import now_s
+from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, read, spare, write, write_when_possible
 from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
-    continue_session,
-    end_session,
-    hold_session,
+    TaskProcesses,
+    boot,
     kills_for_memory,
     members_of,
-    processes_of,
     session_bytes,
-    signal_group,
     start_time,
 )
 from rota.drivers.local.task_runner.recorder import record
+from rota.drivers.local.task_runner.scratch import ScratchWatch, watch_scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,12 +33,18 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.gpus import GpuWatch
 
 CHUNK = 65536
+CONFINED = "confined"
+"""The argument of a supervisor whose task may have to be confined."""
 MEMORY_EVERY_S = 0.5
 DRAIN_S = 0.5
+SPARE_FILES = ("exit.json", "state.json")
+"""Files for which space is kept, so that the end of a task can be written to a full disk."""
 
 
 def main() -> int:
     """Run the task of the folder that is named on the standard input to its end; if none is, there is nothing to do."""
+    if CONFINED in sys.argv:
+        import rota.drivers.local.task_runner.confine  # noqa: F401  # while there is no task to wait for it
     folder = _await_folder()
     if not folder:
         return 0
@@ -46,6 +53,7 @@ def main() -> int:
         task = read("task.json")
     except FileNotFoundError:
         return 0
+    clock.use(task.get("clock_offset_s"))
     wake = _catch_signals()
     if not claim():
         return 0
@@ -76,8 +84,9 @@ class Supervisor:
         self._task = task
         self._wake = wake
         self._output = OutputFiles(int(task["log_bytes"]), int(task["log_files"]))
-        self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid())}
+        self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid()), "boot": boot()}
         self._pid = 0
+        self._processes = TaskProcesses(0, 0, task["token"], members_of(task))
         self._order: Json | None = None
         self._kill_at = float("inf")
         self._cause = ""
@@ -85,7 +94,10 @@ class Supervisor:
         self._rests_until_s = float("inf")
         self._rested_s = 0.0
         self._tells = -1
+        self._untold = False
+        """Whether the state could not be written, for want of space."""
         self._watch: GpuWatch | None = None
+        self._scratch: ScratchWatch | None = None
         self._poller = select.poll()
         self._poller.register(wake, select.POLLIN)
 
@@ -100,44 +112,60 @@ class Supervisor:
             if time.monotonic() > deadline:
                 break
             self._nap(0.2)
-        self._tell(phase="ended", ran=False, ended_s=time.time())
+        self._tell(phase="ended", ran=False, ended_s=now_s())
         return False
 
     def run(self) -> None:
         """Start the task, supervise it, and record how it ended."""
+        spare(SPARE_FILES)
         self._tell(phase="launching")
         with contextlib.suppress(OSError):  # the disk is full: then it can't report
             self._tells = make_pipe(TELL, self._task.get("uid"), self._task.get("gid"))
         output, started, recorder, alive = self._launch()
         with contextlib.suppress(ValueError):
-            self._pid = int(os.read(started, 32) or b"0")
+            pid, pid_start = map(int, (os.read(started, 64) or b"0 0").split())
+            self._pid = pid
+            self._processes = TaskProcesses(pid, pid_start, self._task["token"], members_of(self._task))
         os.close(started)
+        self._hold_mounts()
         self._tell(
             phase="running",
             pid=self._pid,
-            pid_start=start_time(self._pid),
+            pid_start=self._processes.start,
             recorder=recorder,
             recorder_start=start_time(recorder),
-            started_s=time.time(),
+            started_s=now_s(),
         )
         self._look_after(output, recorder)
+        with contextlib.suppress(FileNotFoundError):
+            self._processes.remember(read("exit.json").get("left", []))
         self._let_finish(output)
         self._end_task()
         self._drain(output)
         os.close(alive)
         self._record_end()
 
+    def _hold_mounts(self) -> None:
+        """Keep the task's mounts until this process ends: the kernel needs tens of milliseconds to take them apart,
+        which would delay the exit of the last process that has them, and so the start of the next task."""
+        if self._task.get("confine"):
+            with contextlib.suppress(OSError):
+                os.open(f"/proc/{self._pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
     def _record_end(self) -> None:
         try:
             ended = read("exit.json")
         except FileNotFoundError:
-            ended = {"exit_code": None, "signal": int(signal.SIGKILL), "ended_s": time.time(), "lost": True}
+            ended = {"exit_code": None, "signal": int(signal.SIGKILL), "ended_s": now_s(), "lost": True}
         if ended.get("exit_code") != 0 and kills_for_memory(self._task):
             self._cause = "memory"
         self._output.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink("task.json")
         self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
+        for name in SPARE_FILES:
+            with contextlib.suppress(OSError):
+                os.unlink(f".{name}.spare")
 
     def _launch(self) -> tuple[int, int, int, int]:
         """Fork the recorder, which forks the task; the output's end, the task's id, the recorder, our liveness pipe."""
@@ -168,12 +196,14 @@ class Supervisor:
             self._poller.register(self._tells, select.POLLIN)
         limit = 0 if self._task.get("cgroup") else int(self._task.get("memory_bytes") or 0)
         self._obey()
-        self._watch = watch_gpus(self._task)
+        self._watch, self._scratch = watch_gpus(self._task), watch_scratch(self._task)
         while True:
             now = time.monotonic()
-            wait_s = min(self._kill_at - now, self._rests_until_s - time.time(), MEMORY_EVERY_S if limit else 60.0)
-            if self._watch is not None:
-                wait_s = min(wait_s, self._watch.due_in_s(now))
+            often = limit or self._untold
+            wait_s = min(self._kill_at - now, self._rests_until_s - now_s(), MEMORY_EVERY_S if often else 60.0)
+            for watch in (self._watch, self._scratch):
+                if watch is not None:
+                    wait_s = min(wait_s, watch.due_in_s(now))
             ready = {fd for fd, _ in self._poller.poll(max(wait_s, 0.0) * 1000)}
             if output in ready and not self._keep(output):
                 self._poller.unregister(output)
@@ -184,8 +214,11 @@ class Supervisor:
                 self._hear()
             if self._watch is not None and self._watch.due_in_s(time.monotonic()) <= 0:
                 self._watch.look(self._pid)
-            if time.time() >= self._rests_until_s:
+            if self._untold:
+                self._tell()
+            if now_s() >= self._rests_until_s:
                 self._go_on()
+            self._keep_to_scratch()
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 self._end_task()
@@ -197,21 +230,28 @@ class Supervisor:
                 os.close(finished)
                 return
 
+    def _keep_to_scratch(self) -> None:
+        """End the task if its folders hold more than it may write."""
+        if self._scratch is None or self._scratch.due_in_s(time.monotonic()) > 0:
+            return
+        if self._scratch.is_over([pid for pid, _ in self._processes.find()]):
+            self._cause, self._scratch = "scratch", None
+            self._end_task()
+
     def _hear(self) -> None:
         """Read a message of the task; the only one known is that it only saves from now on."""
         received = os.read(self._tells, CHUNK)
         if b"saving" in received.split() and self._state.get("saves_since_s") is None:
-            self._tell(saves_since_s=time.time())
+            self._tell(saves_since_s=now_s())
 
     def _let_finish(self, output: int) -> None:
         """After a stop: a shell dies of the signal before what it runs has saved. The rest has the same grace."""
-        token, members = self._task["token"], members_of(self._task)
-        while time.monotonic() < self._kill_at < float("inf") and processes_of(self._pid, token, members):
+        while time.monotonic() < self._kill_at < float("inf") and self._processes.find():
             if select.select([output], [], [], 0.02)[0] and not self._keep(output):
                 time.sleep(0.02)
 
     def _end_task(self) -> None:
-        end_session(self._pid, self._task["token"], members_of(self._task))
+        self._processes.end()
 
     def _obey(self) -> None:
         """Carry out a stop order, once: the task's signal now, the end of its session after the grace."""
@@ -225,8 +265,7 @@ class Supervisor:
                 return
             self._order = {"signal": "SIGTERM", "grace_s": self._task["grace_s"]}
         self._kill_at = time.monotonic() + float(self._order["grace_s"])
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, getattr(signal, self._order["signal"]))
+        self._processes.signal_group(getattr(signal, self._order["signal"]))
         self._go_on()
 
     def _rest_or_go_on(self) -> None:
@@ -236,24 +275,24 @@ class Supervisor:
         except FileNotFoundError:
             return
         until_s = float("inf") if order["until_s"] is None else float(order["until_s"])
-        if not order["rests"] or time.time() >= until_s:
+        if not order["rests"] or now_s() >= until_s:
             self._go_on()
             return
         self._rests_until_s = until_s
         if self._rests_since_s is None:
-            signal_group(self._pid, signal.SIGSTOP)
-            self._rests_since_s = time.time()
-            hold_session(self._pid, self._task["token"], members_of(self._task))
+            self._processes.signal_group(signal.SIGSTOP)
+            self._rests_since_s = now_s()
+            self._processes.hold()
             self._tell_rest()
 
     def _go_on(self) -> None:
         self._rests_until_s = float("inf")
         if self._rests_since_s is None:
             return
-        signal_group(self._pid, signal.SIGCONT)
-        self._rested_s += time.time() - self._rests_since_s
+        self._processes.signal_group(signal.SIGCONT)
+        self._rested_s += now_s() - self._rests_since_s
         self._rests_since_s = None
-        continue_session(self._pid, self._task["token"], members_of(self._task))
+        self._processes.go_on()
         self._tell_rest()
 
     def _tell_rest(self) -> None:
@@ -284,7 +323,17 @@ class Supervisor:
     def _tell(self, **news: Any) -> None:
         """Write the state, then notify the manager; one that does not run will read it later."""
         self._state.update(news)
-        write_when_possible("state.json", self._state)
+        if self._state["phase"] == "ended":
+            write_when_possible("state.json", self._state)
+        else:
+            try:
+                write("state.json", self._state)
+            except FileNotFoundError:  # the folder was removed
+                self._untold = False
+            except OSError:  # the disk is full: orders and limits come first, and it is told when there is room
+                self._untold = True
+                return
+        self._untold = False
         nudge(self._task["notify"], self._task["token"])
 
 

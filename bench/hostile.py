@@ -1,0 +1,187 @@
+"""Submissions of two users while a third attacks: each attack for ten seconds from several connections.
+
+Other users' submissions must stay below one second at the 99th percentile, and every job that was accepted must end as
+it should. `python bench/hostile.py [--seconds 10] [ATTACK ...]` prints a table and exits 1 where a bound is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from managers import Manager
+
+JOBS = "/api/v1/jobs"
+MOST_P99_S = 1.0
+CONNECTIONS = 4
+EVERY_S = 0.2
+ENDED_WITHIN_S = 90.0
+
+
+def _job(**fields: Any) -> dict[str, Any]:
+    return {"run": "true", **fields}
+
+
+def _body(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+BODIES: dict[str, tuple[str, str, bytes | None]] = {
+    "40 x 4096 tasks without gang": ("POST", JOBS, _body([_job(gang=False, workers=4096)] * 40)),
+    "1,000 held jobs at once": ("POST", f"{JOBS}?held=true", _body([_job(resources={"gpus": 1})] * 1000)),
+    "999 jobs and a wrong one": ("POST", JOBS, _body([*[_job()] * 999, {"run": []}])),
+    "4 MiB of values": ("POST", JOBS, b"[" + b"[]," * 1_300_000 + b"[]]"),
+    "90,000 fields": ("POST", JOBS, _body({f"k{i}": 1 for i in range(90_000)})),
+    "nested 900 deep": ("POST", JOBS, b'{"run":"x","plan":' + b'{"a":' * 900 + b"1" + b"}" * 901),
+    "backtracking duration": ("POST", JOBS, _body(_job(time_limit="1d" + " " * 20_000 + "x"))),
+    "pages of 1,000 jobs": ("GET", f"{JOBS}?all=true&limit=1000", None),
+    "dry runs": ("POST", f"{JOBS}?dry_run=true", _body(_job(resources={"gpus": 1}))),
+    "jobs without devices that all start": ("POST", JOBS, _body(_job(gang=False, workers=250, run="sleep 5"))),
+}
+HALF = {
+    "half-sent headers": b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Le",
+    "half-sent bodies": b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
+}
+
+
+def send(url: str, token: str, until_s: float, name: str, sent: Any) -> None:
+    """Repeat a request on one connection."""
+    method, path, body = BODIES[name]
+    place = urlsplit(url)
+    headers = {"Authorization": f"Bearer {token}"}
+    connection = HTTPConnection(place.hostname or "", place.port, timeout=30)
+    while time.time() < until_s:
+        try:
+            connection.request(method, path, body=body, headers=headers)
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status == 429:
+                time.sleep(0.01)
+        except (OSError, HTTPException):
+            connection.close()
+        with sent.get_lock():
+            sent.value += 1
+
+
+def half_send(url: str, token: str, until_s: float, name: str, sent: Any) -> None:
+    """Open connections without end and send half a request on each."""
+    place = urlsplit(url)
+    held: list[socket.socket] = []
+    while time.time() < until_s:
+        with suppress(OSError):
+            made = socket.create_connection((place.hostname or "", place.port or 0), timeout=5)
+            made.sendall(HALF[name])
+            held.append(made)
+            with sent.get_lock():
+                sent.value += 1
+        if len(held) > 900:
+            held.pop(0).close()
+        time.sleep(0.002)
+    for each in held:
+        each.close()
+
+
+class User:
+    """A user that submits a job several times a second and remembers what was accepted."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url, self._token = url, token
+        self.times_s: list[float] = []
+        self.accepted: list[str] = []
+        self.failed = 0
+
+    def work(self, until_s: float) -> None:
+        place = urlsplit(self._url)
+        headers = {"Authorization": f"Bearer {self._token}"}
+        while time.time() < until_s:
+            begun_s = time.perf_counter()
+            connection = HTTPConnection(place.hostname or "", place.port, timeout=30)
+            try:
+                connection.request("POST", JOBS, body=_body(_job()), headers=headers)
+                answer = connection.getresponse()
+                said = answer.read()
+                if answer.status == 201:
+                    self.accepted += json.loads(said)["ids"]
+                else:
+                    self.failed += 1
+            except (OSError, HTTPException):
+                self.failed += 1
+            finally:
+                connection.close()
+            self.times_s.append(time.perf_counter() - begun_s)
+            time.sleep(EVERY_S)
+
+
+def measure(manager: Manager, tokens: list[str], name: str, seconds: float) -> tuple[int, list[float], int, int]:
+    """Return the attacker's requests, the times of others' submissions, and their lost and failed ones."""
+    url, until_s = manager.client.url, time.time() + seconds
+    sent = multiprocessing.Value("i", 0)
+    work: Callable[..., None] = half_send if name in HALF else send
+    attackers = [
+        multiprocessing.Process(target=work, args=(url, tokens[0], until_s, name, sent), daemon=True)
+        for _ in range(CONNECTIONS)
+    ]
+    users = [User(url, token) for token in tokens[1:]]
+    threads = [threading.Thread(target=user.work, args=(until_s,)) for user in users]
+    for each in (*attackers, *threads):
+        each.start()
+    for each in (*threads, *attackers):
+        each.join(seconds + 60)
+    accepted = [job_id for user in users for job_id in user.accepted]
+    times = [each for user in users for each in user.times_s]
+    return sent.value, times, lost(manager, accepted), sum(user.failed for user in users)
+
+
+def lost(manager: Manager, accepted: list[str]) -> int:
+    """Return how many accepted jobs did not succeed in time."""
+    left = set(accepted)
+    deadline_s = time.time() + ENDED_WITHIN_S
+    while left and time.time() < deadline_s:
+        left = {job_id for job_id in left if manager.state(job_id) != "succeeded"}
+        time.sleep(0.2)
+    return len(left)
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seconds", type=float, default=10.0)
+    options.add_argument("attacks", nargs="*", help="the attacks to try; all by default")
+    given = options.parse_args()
+    names = [name for name in (*BODIES, *HALF) if not given.attacks or any(word in name for word in given.attacks)]
+    broken = 0
+    print("| attack | attacker's requests | others' submissions | p50 | p99 | refused | jobs lost |")
+    print("|---|---|---|---|---|---|---|")
+    for name in names:
+        folder = Path(tempfile.mkdtemp(prefix="rota-hostile-"))
+        manager = Manager(folder, "--emulate", "gpu=8/4", "--require-token").start_guarded()
+        try:
+            made = [{"name": user, "role": "member", "tenants": ["default"]} for user in ("mallory", "ann", "bob")]
+            tokens = [str(manager.client._call("POST", "/tokens", each)["token"]) for each in made]
+            requests, times, gone, refused = measure(manager, tokens, name, given.seconds)
+        finally:
+            manager.kill()
+            manager.clean_up()
+        times.sort()
+        p50, p99 = (times[min(int(len(times) * part), len(times) - 1)] for part in (0.5, 0.99))
+        row = f"| {name} | {requests} | {len(times)} | {p50 * 1e3:.0f} ms | {p99 * 1e3:.0f} ms | {refused} | {gone} |"
+        print(row, flush=True)
+        broken += p99 > MOST_P99_S or gone > 0 or refused > 0
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

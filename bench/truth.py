@@ -1,0 +1,105 @@
+"""Forecasts and simulations against what happened, on live managers.
+
+Each row is a real `rota up` on 8 emulated devices (2 nodes of 4) with real processes that sleep: jobs of random length,
+size and priority arrive at random, half of them save their progress when they are stopped, the others start over. The
+first jobs are the past from which the manager learns; the others are measured: how many starts fell into the 90% range
+that was given at submission, the error of its median as a part of the wait, and the completion times of a simulation of
+the same jobs against the real ones. `declared` jobs have an estimate that is off by a random factor; those from
+`history` have none, but names that ran before. Rows run side by side, as sleeping costs nothing.
+
+usage: bench/truth.py [--out DIR] [--rows N,N] [--jobs N] [--past N] [--scale S] [--parallel N] [--seed N]
+       bench/truth.py --gpu [--out DIR]          real trainings with PyTorch on the first GPU, within 8 minutes
+       bench/truth.py --kubernetes [--out DIR]   hollow nodes of a real API server
+       bench/truth.py --page [--out DIR]         write the tables of docs/explain/truth.md from the results
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "bench"))
+
+from truth_rows.live import DEFAULT_ROWS, LiveRow, measure_row
+from truth_rows.table import print_table, write_page
+
+Json = dict[str, Any]
+DEFAULT_OUT = ROOT / "out" / "truth"
+
+
+def main() -> None:
+    options = parse()
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.page:
+        write_page(options.out, ROOT / "docs" / "explain" / "truth.md")
+        return
+    if options.gpu:
+        from truth_rows.gpu import measure_gpu
+
+        finish("gpu", measure_gpu(options.seed, limit_s=options.limit), options.out)
+        return
+    if options.kubernetes:
+        from truth_rows.kubernetes import measure_kubernetes
+
+        finish("kubernetes", measure_kubernetes(options.jobs, options.past, options.scale, options.seed), options.out)
+        return
+    finish("live", live_rows(options), options.out)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="the folder of the results")
+    parser.add_argument("--rows", default="", help="only these rows, by number from 1")
+    parser.add_argument("--jobs", type=int, default=64, help="measured jobs of a row")
+    parser.add_argument("--past", type=int, default=32, help="jobs before them")
+    parser.add_argument("--scale", type=float, default=1.0, help="stretches all times")
+    parser.add_argument("--parallel", type=int, default=2, help="rows at a time")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=440.0, help="seconds that --gpu may take")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--kubernetes", action="store_true")
+    parser.add_argument("--page", action="store_true")
+    return parser.parse_args()
+
+
+def live_rows(options: argparse.Namespace) -> list[Json]:
+    """Measure the rows, several at a time."""
+    wanted = {int(number) for number in options.rows.split(",") if number}
+    rows = [
+        LiveRow(
+            policy=policy,
+            source=source,
+            jobs=options.jobs,
+            past=options.past,
+            scale=options.scale,
+            seed=options.seed + number,
+        )
+        for number, (policy, source) in enumerate(DEFAULT_ROWS, start=1)
+        if not wanted or number in wanted
+    ]
+    with (
+        tempfile.TemporaryDirectory(prefix="rota-truth-") as folder,
+        ThreadPoolExecutor(max_workers=options.parallel) as pool,
+    ):
+        return list(pool.map(lambda row: measure_row(row, Path(folder)), rows))
+
+
+def finish(name: str, rows: list[Json], out: Path) -> None:
+    """Print the table, and write the rows as JSON; a row that was measured again replaces the old one."""
+    file = out / f"{name}.json"
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    fresh = {(row["policy"], row["source"]) for row in rows}
+    kept = [row for row in before if (row["policy"], row["source"]) not in fresh]
+    file.write_text(json.dumps([*kept, *rows], indent=1), encoding="utf-8")
+    print_table(name, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The tables of the results: on the terminal, and in the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+HEAD = (
+    "policy",
+    "lengths",
+    "starts",
+    "in 90% range",
+    "median error",
+    "p90 error",
+    "ends in range",
+    "live mean s",
+    "simulated",
+    "per job",
+    "preemptions live/sim",
+)
+NAMES = ("live", "gpu", "kubernetes")
+
+
+def cells(row: Json) -> list[str]:
+    """Return a row as text."""
+    start, end, sim = row["start"], row["end"], row["simulated"]
+    return [
+        row["policy"],
+        row["source"],
+        str(start["scored"] + start["overdue"]),
+        _percent(start["coverage"]),
+        _percent(start["median_error"]),
+        _percent(start["p90_error"]),
+        _percent(end["coverage"]),
+        "-" if sim is None else f"{sim['real_mean_s']:.1f}",
+        "-" if sim is None else f"{100 * sim['mean_error']:+.1f}%",
+        "-" if sim is None else _percent(sim["per_job_median"]),
+        "-" if sim is None else "/".join(str(count) for count in sim["preemptions"]),
+    ]
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}%"
+
+
+def print_table(name: str, rows: Sequence[Json]) -> None:
+    """Print the rows in columns."""
+    lines = [list(HEAD), *(cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    print(f"{name}:")
+    for line in lines:
+        print(
+            "  ".join(
+                text.rjust(width) if at > 1 else text.ljust(width)
+                for at, (text, width) in enumerate(zip(line, widths, strict=True))
+            )
+        )
+
+
+def markdown(rows: Sequence[Json]) -> str:
+    """Return the rows as a table of Markdown."""
+    lines = [f"| {' | '.join(HEAD)} |", f"|{'---|' * 2}{'--:|' * (len(HEAD) - 2)}"]
+    lines += [f"| `{found[0]}` | {' | '.join(found[1:])} |" for found in map(cells, rows)]
+    return "\n".join(lines)
+
+
+def write_page(out: Path, page: Path) -> None:
+    """Replace the tables of the page by those of the results that there are."""
+    text = page.read_text(encoding="utf-8")
+    for name in NAMES:
+        file = out / f"{name}.json"
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        if file.exists() and begin in text:
+            rows = json.loads(file.read_text(encoding="utf-8"))
+            head, _, rest = text.partition(begin)
+            text = f"{head}{begin}\n{markdown(rows)}\n{end}{rest.partition(end)[2]}"
+    page.write_text(text, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""What a caller may take of the manager: connections, requests, submissions."""

@@ -1,0 +1,142 @@
+"""Requests of each caller: a rate, and a few at a time, so that one caller's many requests do not delay another's one.
+
+A caller is known by its token, its session or, with neither, its address; whether they are valid is decided later. The
+owner of a manager that asks for no token is not limited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import re
+import time
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from rota.api.limits.asgi import Asgi, Receive, Send
+from rota.api.limits.values import Limits
+from rota.live.intake.quotas import Bucket
+
+MOST_CALLERS = 10_000
+BYTES_PER_REQUEST = 16 << 10
+UNKNOWN_COST = 64
+_PROBES = frozenset({"/healthz", "/readyz"})
+_FOLLOWS = re.compile(rb"(^|&)follow=(true|1|yes|on)(&|$)", re.IGNORECASE)
+_SESSION = re.compile(rb"(?:^|;\s*)rota_session=([^;]+)")
+
+
+class CallerState:
+    """What one caller has under way."""
+
+    __slots__ = ("bucket", "slots", "streams", "waiting")
+
+    def __init__(self, limits: Limits) -> None:
+        self.bucket = Bucket(limits.requests_per_second, limits.requests_burst, time.monotonic())
+        self.slots = asyncio.Semaphore(limits.requests_at_once)
+        self.streams = 0
+        self.waiting = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it is under way."""
+        return not self.streams and not self.waiting and not self.slots.locked()
+
+
+class FairRequests:
+    """Limits the requests of each caller."""
+
+    def __init__(self, app: Asgi, limits: Limits, *, token_required: bool) -> None:
+        self._app = app
+        self._limits = limits
+        self._token_required = token_required
+        self._callers: dict[str, CallerState] = {}
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Forward a request when it is its turn, or refuse it with 429."""
+        key = self._key(scope) if scope["type"] in ("http", "websocket") else None
+        if key is None or scope["path"] in _PROBES:
+            await self._app(scope, receive, send)
+            return
+        caller = self._caller(key)
+        wait_s = caller.bucket.wait_s(_cost(scope), time.monotonic())
+        if wait_s:
+            rate = f"more than {self._limits.requests_per_second:g} requests per second"
+            await _refuse(scope, receive, send, rate, wait_s)
+        elif _is_stream(scope):
+            await self._stream(caller, scope, receive, send)
+        elif caller.waiting >= self._limits.requests_waiting:
+            waiting = f"{caller.waiting} requests wait already for others of the same caller"
+            await _refuse(scope, receive, send, waiting, 1)
+        else:
+            await self._in_turn(caller, scope, receive, send)
+
+    async def _in_turn(self, caller: CallerState, scope: Any, receive: Receive, send: Send) -> None:
+        caller.waiting += 1
+        try:
+            await caller.slots.acquire()
+        finally:
+            caller.waiting -= 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            caller.slots.release()
+
+    async def _stream(self, caller: CallerState, scope: Any, receive: Receive, send: Send) -> None:
+        if caller.streams >= self._limits.streams:
+            followed = f"{caller.streams} streams and pages are open already; close some"
+            await _refuse(scope, receive, send, followed, 1)
+            return
+        caller.streams += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            caller.streams -= 1
+
+    def _caller(self, key: str) -> CallerState:
+        found = self._callers.pop(key, None) or CallerState(self._limits)
+        self._callers[key] = found  # the latest is the last
+        if len(self._callers) > MOST_CALLERS:
+            for oldest in [name for name, state in list(self._callers.items())[:100] if state.is_idle]:
+                if oldest != key:
+                    del self._callers[oldest]
+        return found
+
+    def _key(self, scope: Any) -> str | None:
+        """Return what the caller is known by; None for the owner of a manager without tokens."""
+        cookie = b""
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                return f"token {hashlib.sha256(value).hexdigest()}"
+            if name == b"cookie":
+                cookie = value
+        if not self._token_required:
+            return None
+        if (session := _SESSION.search(cookie)) is not None:
+            return f"session {hashlib.sha256(session[1]).hexdigest()}"
+        return f"address {(scope.get('client') or ('',))[0]}"
+
+
+def _cost(scope: Any) -> float:
+    """Return how many requests one counts for: a large body, or one of unknown size, takes as long as several."""
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"0")
+    if b"transfer-encoding" in headers or not length.isdigit() or len(length) > 9:
+        return UNKNOWN_COST
+    return 1 + min(int(length) // BYTES_PER_REQUEST, UNKNOWN_COST)
+
+
+def _is_stream(scope: Any) -> bool:
+    if scope["type"] == "websocket" or scope["path"] == "/api/v1/events":
+        return True
+    return bool(scope["path"].endswith("/logs") and _FOLLOWS.search(scope["query_string"]))
+
+
+async def _refuse(scope: Any, receive: Receive, send: Send, what: str, wait_s: float) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1013})
+        return
+    after_s = max(math.ceil(wait_s), 1)
+    body = {"error": f"too many requests: {what}; try again in {after_s} s"}
+    await JSONResponse(body, status_code=429, headers={"Retry-After": str(after_s)})(scope, receive, send)

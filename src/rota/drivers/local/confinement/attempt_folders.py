@@ -1,0 +1,85 @@
+"""Prepares an attempt before its tasks are started: its account, its folders, and what its tasks are confined to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.core.errors import RotaError
+from rota.drivers.local.confinement.accounts import UnixAccount, look_up
+from rota.drivers.local.confinement.private_folders import make_private, private_folder
+from rota.drivers.local.confinement.project_quota import limit_by_quota
+from rota.store.run_folder import attempt_folder, shared_folder
+from rota.store.sealing import KEY_FILE, is_sealed
+
+if TYPE_CHECKING:
+    from rota.drivers.local.attempt import Attempt
+    from rota.drivers.local.launch_order import LaunchOrder
+    from rota.drivers.local.settings import Settings
+
+PASSED_THROUGH = 0o711
+"""The mode of folders that tasks of other users have to pass through and can't list."""
+
+OF_GROUP = 0o710
+"""The mode of a job's folder: only the group of its user can pass through, whatever modes the user gives its files."""
+
+
+def make_home(settings: Settings) -> None:
+    """Make the manager's folder. Raises a `RotaError` if tasks of other users could not pass through what is above."""
+    home = settings.home
+    if settings.accounts.is_empty:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return
+    for folder in reversed((home, *home.parents)):
+        if not folder.exists():
+            folder.mkdir()
+            folder.chmod(PASSED_THROUGH)
+        elif folder != home and not folder.stat().st_mode & 0o001:
+            raise RotaError(
+                f"data is {home}: tasks run as other users, who can't pass through {folder}; "
+                "choose a folder that they can reach, such as --data /var/lib/rota"
+            )
+    home.chmod(PASSED_THROUGH)
+
+
+def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) -> None:
+    """Settle the account of an attempt and make its folders; repeated calls change nothing.
+
+    Raises a `RotaError` if there is no account for it, and an `OSError` if the folders can't be made.
+    """
+    job = order.job
+    if any(is_sealed(value) for role in order.launch.roles for value in role.env.values()):
+        raise RotaError(
+            f"its secrets can't be decrypted: {settings.home / KEY_FILE} is not the key that they were encrypted with; "
+            "restore it and restart the manager, or submit the job again"
+        )
+    name = order.account or settings.accounts.account_of(job.user, job.tenant)
+    attempt.account = None if name is None else look_up(name)
+    folder = attempt_folder(settings.home, job.id, order.attempt)
+    folder.mkdir(parents=True, exist_ok=True)
+    shared = shared_folder(settings.home, job.id)
+    _make_shared(shared, attempt.account)
+    if attempt.account is not None:
+        for each in (settings.home, shared.parent.parent, folder):
+            each.chmod(PASSED_THROUGH)
+        os.chown(shared.parent, os.geteuid(), attempt.account.gid)
+        shared.parent.chmod(OF_GROUP)
+        for task in attempt.tasks:
+            task.folder.mkdir(exist_ok=True)
+            task.folder.chmod(PASSED_THROUGH)
+    written = [shared]
+    if settings.confinement.applies_to(attempt.account):
+        kept = [shared, *(task.folder for task in attempt.tasks)]
+        attempt.confine = make_private(settings.home, job.id, order.attempt, kept)
+        attempt.confine |= {"proc": settings.confinement.proc, "seccomp": settings.confinement.seccomp}
+        written.append(private_folder(settings.home, job.id, order.attempt) / "tmp")
+    if settings.scratch_bytes and not limit_by_quota(written, f"{settings.home}/{job.id}", settings.scratch_bytes):
+        attempt.scratch = {"bytes": settings.scratch_bytes, "folders": [str(path) for path in written]}
+
+
+def _make_shared(shared: Path, account: UnixAccount | None) -> None:
+    """Make the folder in which a job's tasks may write, under any user. What is above it is the manager's alone."""
+    shared.mkdir(exist_ok=True, mode=0o700)
+    if account is not None:
+        os.chown(shared, account.uid, account.gid, follow_symlinks=False)

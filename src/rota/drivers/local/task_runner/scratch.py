@@ -1,0 +1,90 @@
+"""How much a task has written to the folders that are its own, where the file system keeps no quota for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rota.drivers.local.task_runner.files import Json
+
+EVERY_S = 1.0
+SHARE = 20
+"""A look takes at most this fraction of the time: folders with many files are looked at less often."""
+
+
+class ScratchWatch:
+    """Compares what is in some folders with a limit, at intervals."""
+
+    def __init__(self, limit_bytes: int, folders: Sequence[str]) -> None:
+        self._limit_bytes = limit_bytes
+        self._folders = folders
+        self._due = time.monotonic() + EVERY_S
+
+    def due_in_s(self, now: float) -> float:
+        """Return how long until the next look."""
+        return self._due - now
+
+    def is_over(self, processes: Iterable[int]) -> bool:
+        """Look; return whether there is more than the limit. Deleted files count while a process has them open."""
+        begun = time.monotonic()
+        used = used_bytes(self._folders, processes, self._limit_bytes)
+        self._due = time.monotonic() + max(EVERY_S, SHARE * (time.monotonic() - begun))
+        return used > self._limit_bytes
+
+
+def watch_scratch(task: Json) -> ScratchWatch | None:
+    """Return the watcher of a task's folders; None if it has no limit, or the file system keeps it."""
+    order = task.get("scratch")
+    return ScratchWatch(int(order["bytes"]), order["folders"]) if order else None
+
+
+def used_bytes(folders: Iterable[str], processes: Iterable[int], enough: int) -> int:
+    """Return the space that the files in folders take, each file once; links are not followed. Stops above `enough`."""
+    seen: set[tuple[int, int]] = set()
+    devices: set[int] = set()
+    total = 0
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            devices.add(os.stat(folder).st_dev)
+        for found in _files(folder):
+            if (found.st_dev, found.st_ino) not in seen:
+                seen.add((found.st_dev, found.st_ino))
+                total += found.st_blocks * 512
+            if total > enough:
+                return total
+    for pid in processes:
+        for found in _deleted(pid):
+            if found.st_dev in devices and (found.st_dev, found.st_ino) not in seen:
+                seen.add((found.st_dev, found.st_ino))
+                total += found.st_blocks * 512
+    return total
+
+
+def _files(folder: str) -> Iterable[os.stat_result]:
+    pending = [folder]
+    while pending:
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    yield entry.stat(follow_symlinks=False)
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+
+
+def _deleted(pid: int) -> Iterable[os.stat_result]:
+    """The files that a process has open and that no folder names any more."""
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return
+    for name in names:
+        with contextlib.suppress(OSError):
+            found = os.stat(f"/proc/{pid}/fd/{name}")
+            if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
+                yield found

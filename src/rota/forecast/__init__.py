@@ -1,0 +1,1 @@
+"""Forecasts: when jobs start and end, as distributions over many forward runs of the present state."""

@@ -1,0 +1,202 @@
+"""Which assumption explains the error of forecasts: each is replaced by what really happened, one at a time.
+
+The journal is replayed up to the moment of a forecast, and the forecast is made again: as it was, with the true run
+times, with the true arrivals, with the true start-up, with the true speeds, and with all of them. The part of the error
+that goes away with an assumption is what it explains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from rota.core.engine.engine import Engine
+from rota.core.model.job import Job, JobId
+from rota.forecast.arrivals import Arrivals
+from rota.forecast.durations import RunTimes
+from rota.forecast.past import PastRun
+from rota.forecast.predict import Assumptions, Budget, Question, predict
+from rota.live.truth.scores import percentile
+from rota.traces.workload import Submission
+
+RUNS = 16
+MOST_ERROR = 3.0
+"""Errors count up to this, so that one forecast does not decide alone."""
+
+
+class Assumption(Enum):
+    """What a forecast assumes."""
+
+    NONE = "as forecast"
+    DURATIONS = "durations"
+    ARRIVALS = "arrivals"
+    STARTUP = "start-up"
+    SPEEDS = "speeds"
+    ALL = "all of them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrueJob:
+    """What is known of a job in hindsight."""
+
+    job: Job
+    submit_s: float
+    start_s: float | None
+    end_s: float | None
+    work_s: float | None
+    """Its run time without what was lost; None if it has not ended."""
+    startup_s: float | None = None
+    """From the order to start until it was reported as started."""
+    slowdown: float = 1.0
+    """Seconds that it ran for each second of work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastQuestion:
+    """A forecast that was made: of which job, when, and when it really started."""
+
+    job_id: JobId
+    made_s: float
+    started_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseRow:
+    """The error that is left with an assumption replaced, and what that explains of the error."""
+
+    assumption: str
+    forecasts: int
+    median_error: float | None
+    mean_error: float | None
+    explains: float | None
+
+
+class KnownArrivals(Arrivals):
+    """The submissions that really came; how long they run is drawn, or known as well."""
+
+    def __init__(self, later: Sequence[TrueJob], *, exact: bool) -> None:
+        super().__init__()
+        self._later = later
+        self._exact = exact
+
+    def draw(self, run: int, times: RunTimes, most: int) -> Sequence[Submission]:
+        """Return the true later submissions."""
+        return [
+            Submission(
+                job=replace(each.job, depends_on=(), deadline_s=None),
+                submit_s=each.submit_s,
+                hidden_work=each.work_s if self._exact and each.work_s is not None else times.draw(run, each.job, ""),
+            )
+            for each in self._later[:most]
+        ]
+
+
+class Hindsight:
+    """All jobs of a period as they really went, in order of submission."""
+
+    def __init__(self, jobs: Sequence[TrueJob]) -> None:
+        self._jobs = sorted(jobs, key=lambda each: each.submit_s)
+        self._by_id: Mapping[JobId, TrueJob] = {each.job.id: each for each in jobs}
+
+    def assumed_at(self, now_s: float) -> Assumptions:
+        """Return what could be learned by a moment."""
+        past = [
+            PastRun(
+                job=each.job,
+                submit_s=each.submit_s,
+                work_s=each.work_s if each.end_s is not None and each.end_s <= now_s else None,
+            )
+            for each in self._jobs
+            if each.submit_s <= now_s
+        ]
+        known = [
+            each.startup_s
+            for each in self._jobs
+            if each.startup_s is not None and each.start_s is not None and each.start_s <= now_s
+        ]
+        return Assumptions(
+            times=RunTimes(past), arrivals=Arrivals(past, now_s), startup_s=percentile(known, 0.5) or 0.0
+        )
+
+    def with_truth(self, assumed: Assumptions, what: Assumption, asked: PastQuestion) -> Assumptions:
+        """Replace an assumption by what really happened after a forecast."""
+        later = [each for each in self._jobs if each.submit_s > asked.made_s]
+        if what in (Assumption.ARRIVALS, Assumption.ALL):
+            assumed = replace(assumed, arrivals=KnownArrivals(later, exact=what is Assumption.ALL))
+        if what in (Assumption.DURATIONS, Assumption.ALL):
+            assumed = replace(assumed, true_work=self._work_of(slow=what is Assumption.ALL))
+        if what is Assumption.SPEEDS:
+            assumed = replace(assumed, times=_SlowedTimes(assumed.times, self._by_id))
+        if what in (Assumption.STARTUP, Assumption.ALL):
+            mine = self._by_id.get(asked.job_id)
+            if mine is not None and mine.startup_s is not None:
+                assumed = replace(assumed, startup_s=mine.startup_s)
+        return assumed
+
+    def _work_of(self, *, slow: bool) -> Callable[[Job], float | None]:
+        def work(job: Job) -> float | None:
+            found = self._by_id.get(job.id)
+            if found is None or found.work_s is None:
+                return None
+            return found.work_s * (found.slowdown if slow else 1.0)
+
+        return work
+
+
+class _SlowedTimes(RunTimes):
+    """Drawn run times, at the speed at which each job really ran."""
+
+    def __init__(self, drawn: RunTimes, jobs: Mapping[JobId, TrueJob]) -> None:
+        super().__init__()
+        self._drawn = drawn
+        self._jobs = jobs
+
+    def draw(self, run: int, job: Job, command: str = "", *, done_s: float = 0.0) -> float:
+        """Return a run time."""
+        found = self._jobs.get(job.id)
+        return self._drawn.draw(run, job, command, done_s=done_s) * (1.0 if found is None else found.slowdown)
+
+
+Moment = tuple[PastQuestion, Engine, Callable[[], Engine]]
+"""A past forecast, the engine in the state of that moment, and how to copy it."""
+
+
+def explain(
+    moments: Iterator[Moment], hindsight: Hindsight, *, runs: int = RUNS, seconds: float = 5.0
+) -> list[CauseRow]:
+    """Make past forecasts again with one assumption at a time replaced, and return what each explains."""
+    errors: dict[Assumption, list[float]] = {what: [] for what in Assumption}
+    for asked, engine, copy in moments:
+        assumed = hindsight.assumed_at(asked.made_s)
+        found: dict[Assumption, float] = {}
+        for what in Assumption:
+            again = predict(
+                engine,
+                copy,
+                Question(job_id=asked.job_id),
+                hindsight.with_truth(assumed, what, asked),
+                budget=Budget(runs=1 if what is Assumption.ALL else runs, seconds=seconds),
+            )
+            if again.start is None or again.start.median_s is None:
+                break
+            wait_s = max(asked.started_s - asked.made_s, 1e-3)
+            found[what] = min(abs(again.start.median_s - asked.started_s) / wait_s, MOST_ERROR)
+        if len(found) == len(Assumption):
+            for what, error in found.items():
+                errors[what].append(error)
+    return [_row(what, errors[what], errors[Assumption.NONE]) for what in Assumption]
+
+
+def _row(what: Assumption, errors: Sequence[float], before: Sequence[float]) -> CauseRow:
+    mean = math.fsum(errors) / len(errors) if errors else None
+    base = math.fsum(before) / len(before) if before else None
+    explains = None if mean is None or not base or what is Assumption.NONE else 1.0 - mean / base
+    return CauseRow(
+        assumption=what.value,
+        forecasts=len(errors),
+        median_error=percentile(errors, 0.5),
+        mean_error=mean,
+        explains=explains,
+    )

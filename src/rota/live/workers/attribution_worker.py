@@ -1,0 +1,109 @@
+"""Worker process that explains the error of past forecasts: reads the question in a folder and prints the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from rota.core.codec.snapshot import restore
+from rota.core.engine.engine import Engine
+from rota.core.errors import RotaError
+from rota.core.messages import events as ev
+from rota.core.messages.decisions import Start
+from rota.core.model.job import JobId
+from rota.core.state.state import State
+from rota.drivers.simulator.study import Setting, scheduler, setting_of
+from rota.live.truth.attribution import Hindsight, PastQuestion, TrueJob, explain
+from rota.live.workers.whatif import JOURNAL
+from rota.store.journal import JournalReader
+from rota.traces.formats import read_trace
+
+Json = dict[str, Any]
+QUESTIONS = "questions.json"
+NICE = 10
+LONGEST_S = 60.0
+
+
+def work() -> None:
+    """Print the answer to the question in a folder, or its error, as JSON."""
+    os.nice(NICE)
+    folder = Path(sys.argv[1])
+    try:
+        answer: Json = {"causes": _causes(folder)}
+    except RotaError as error:
+        answer = {"error": str(error).replace(f"{folder}/{JOURNAL}: ", "")}
+    sys.stdout.write(json.dumps(answer))
+
+
+def _causes(folder: Path) -> list[Json]:
+    asked = [PastQuestion(**each) for each in json.loads((folder / QUESTIONS).read_text(encoding="utf-8"))]
+    if not asked:
+        raise RotaError("no forecast of a start has been scored since the last restart or change of policy")
+    journal = folder / JOURNAL
+    hindsight = Hindsight(true_jobs(journal))
+    return [asdict(row) for row in explain(moments(journal, asked), hindsight)]
+
+
+def true_jobs(journal: Path) -> list[TrueJob]:
+    """Return the jobs of a journal as they really went."""
+    work = {each.job.id: each.job.work for each in read_trace(journal).submissions}
+    found: dict[JobId, TrueJob] = {}
+    ordered_s: dict[JobId, float] = {}
+    for step in JournalReader(journal).steps():
+        for event in step.events:
+            if isinstance(event, ev.JobArrived):
+                found[event.job.id] = TrueJob(
+                    job=event.job,
+                    submit_s=step.now_s,
+                    start_s=None,
+                    end_s=None,
+                    work_s=work.get(event.job.id),
+                )
+                continue
+            known = found.get(getattr(event, "job_id", JobId("")))
+            if known is None:
+                continue
+            name = known.job.id
+            if isinstance(event, ev.Started) and known.start_s is None:
+                startup_s = None if name not in ordered_s else step.now_s - ordered_s[name]
+                found[name] = replace(known, start_s=step.now_s, startup_s=startup_s)
+            elif isinstance(event, ev.JobEnded):
+                found[name] = replace(known, end_s=step.now_s)
+        for decision in step.decisions:
+            if isinstance(decision, Start):
+                ordered_s.setdefault(decision.job_id, step.now_s)
+    return list(found.values())
+
+
+def moments(journal: Path, asked: list[PastQuestion]) -> Iterator[tuple[PastQuestion, Engine, Callable[[], Engine]]]:
+    """Replay a journal, and yield the engine at the moment of each forecast; stop when it takes too long."""
+    reader = JournalReader(journal)
+    header = reader.header
+    setting = setting_of(header.scenario, cluster=header.cluster)
+    policy, alloc, _ = scheduler(header.scenario.policy, setting)
+    state = State(header.cluster) if header.snapshot is None else restore(header.cluster, header.snapshot)
+    engine = Engine(state, policy, alloc)
+    due = sorted(asked, key=lambda each: each.made_s)
+    begun_s = time.monotonic()
+    for step in reader.steps():
+        while due and due[0].made_s < step.now_s:
+            question = due.pop(0)
+            if question.job_id in engine.state.jobs:
+                yield question, engine, _copier(engine, header.scenario.policy, setting)
+            if time.monotonic() - begun_s > LONGEST_S:
+                return
+        engine.step(step.now_s, step.events)
+
+
+def _copier(engine: Engine, policy: str, setting: Setting) -> Callable[[], Engine]:
+    def copy() -> Engine:
+        built, alloc, _ = scheduler(policy, setting)
+        return engine.fork(built, allocator=alloc)
+
+    return copy

@@ -1,0 +1,478 @@
+"""Logins with an OpenID Connect provider: what works, and what a forger tries."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from attacks.session_calls import TimedStream, ask, post_form
+from attacks.single_sign_on import ADA, Provider, begin, finish, is_logged_in, manager_for, provider, running
+from managers import Manager, eventually
+from rota.cli.main import status
+from rota.sdk.client import Client, Refused
+
+attack = pytest.mark.attack
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def shared_idp() -> Iterator[Provider]:
+    with provider() as made:
+        yield made
+
+
+@pytest.fixture
+def idp(shared_idp: Provider) -> Provider:
+    shared_idp.reset()
+    return shared_idp
+
+
+@pytest.fixture(scope="module")
+def manager(shared_idp: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
+    made = manager_for(tmp_path_factory.mktemp("sso"), shared_idp.issuer)
+    yield made
+    made.clean_up()
+
+
+def logged_in(manager: Manager) -> str:
+    """Log in as a browser does; return the Cookie header."""
+    begun = begin(manager)
+    answer = finish(manager, begun.callback, begun.cookie)
+    assert answer.status == 200, answer.text
+    return f"rota_session={answer.cookie('rota_session')}"
+
+
+def by_device(manager: Manager, idp: Provider) -> dict[str, Any]:
+    """Log in as the command line does; return the session."""
+    anonymous = Client(manager.client.url, "none")
+    begun = anonymous.post("/login/device")
+    assert anonymous.post("/login/device/poll", {"handle": begun["handle"]}) == {"state": "pending"}
+    idp.control(device="approved")
+
+    def polled() -> dict[str, Any]:
+        found: dict[str, Any] = anonymous.post("/login/device/poll", {"handle": begun["handle"]})
+        return found if "token" in found else {}
+
+    return eventually(polled, within_s=10, every_s=0.2)
+
+
+# -- what works -----------------------------------------------------------------------------------
+
+
+def test_browser_logs_in_with_pkce_state_and_nonce(manager: Manager, idp: Provider) -> None:
+    begun = begin(manager, "?next=%2Fcluster")
+    assert {"state", "nonce", "code_challenge"} <= begun.asked.keys()
+    assert begun.asked["code_challenge_method"] == "S256"
+
+    answer = finish(manager, begun.callback, begun.cookie)
+
+    assert answer.status == 200
+    assert 'content="0;url=/cluster"' in answer.text
+    page = ask(manager.client.url, "GET", "/cluster", Cookie=f"rota_session={answer.cookie('rota_session')}")
+    assert page.status == 200
+    assert "ada" in page.text
+    entry = manager.client.get("/audit?what=login&limit=1")[0]
+    assert (entry["who"], entry["detail"]) == ("ada", "ada member; single sign-on, from 127.0.0.1")
+
+
+def test_device_flow_gives_the_command_line_a_session(manager: Manager, idp: Provider) -> None:
+    opened = by_device(manager, idp)
+
+    assert (opened["name"], opened["role"], opened["tenants"]) == ("ada", "member", ["vision"])
+    assert Client(manager.client.url, opened["token"]).get("/whoami")["name"] == "ada"
+
+
+def test_rota_login_shows_the_code_and_keeps_the_session(manager: Manager, idp: Provider) -> None:
+    idp.control(device="approved")
+
+    told = manager.rota("login", "--server", manager.client.url)
+
+    assert told.returncode == 0, told.stderr
+    assert "enter the code " in told.stdout
+    assert told.stdout.endswith(f"logged in to {manager.client.url} as ada (member; tenants: vision)\n")
+    kept = manager.folder / "state" / "rota" / "credentials.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert "ada" in manager.rota("whoami").stdout
+    session = json.loads(kept.read_text())[manager.client.url]
+    assert manager.rota("logout").returncode == 0
+    with pytest.raises(Refused):
+        Client(manager.client.url, session).nodes()
+    assert "revoked" in idp.control()["seen"], "the provider is told, too"
+
+
+def test_refresh_follows_the_claims_and_ends_with_the_provider(manager: Manager, idp: Provider) -> None:
+    idp.control(expires_in=1)
+    client = Client(manager.client.url, by_device(manager, idp)["token"])
+    assert client.get("/whoami")["role"] == "member"
+
+    idp.control(claims={**ADA, "groups": ["admins"]})
+    eventually(lambda: client.get("/whoami")["role"] == "admin", within_s=10)
+    idp.control(forget_refresh_tokens=True)
+
+    def is_over() -> bool:
+        try:
+            client.get("/whoami")
+        except Refused as refused:
+            return refused.status == 401
+        return False
+
+    eventually(is_over, within_s=10)
+
+
+def test_provider_from_pypi_logs_users_in(tmp_path: Path) -> None:
+    """The whole login against oidc-provider-mock, an independent provider (it has no device flow)."""
+    program = (
+        "import os, sys, threading; os.environ['AUTHLIB_INSECURE_TRANSPORT'] = '1'\n"
+        "import oidc_provider_mock\n"
+        "with oidc_provider_mock.run_server_in_thread() as server:\n"
+        "    print(server.server_port, flush=True); threading.Event().wait()\n"
+    )
+    with running([sys.executable, "-c", program]) as address:
+        issuer = address.replace("127.0.0.1", "localhost")
+        claims = {"preferred_username": "grace", "groups": ["admins"]}
+        assert (
+            ask(issuer, "PUT", "/users/u-7", json.dumps(claims).encode(), Content_Type="application/json").status == 204
+        )
+        manager = manager_for(tmp_path, issuer)
+        try:
+            away = ask(manager.client.url, "GET", "/login/oidc")
+            place = urlsplit(away.headers["location"])
+            confirmed = post_form(issuer, f"{place.path}?{place.query}", sub="u-7")
+            assert confirmed.status == 302, confirmed.text
+            cookie = f"rota_login={away.cookie('rota_login')}"
+            answer = finish(manager, confirmed.headers["location"], cookie)
+            assert answer.status == 200, answer.text
+            page = ask(manager.client.url, "GET", "/audit-log", Cookie=f"rota_session={answer.cookie('rota_session')}")
+            assert "Only admins" not in page.text
+            entry = manager.client.get("/audit?what=login&limit=1")[0]
+            assert (entry["who"], entry["detail"].split(";")[0]) == ("grace", "grace admin")
+
+            replayed = finish(manager, confirmed.headers["location"], cookie)
+            assert replayed.status == 401
+        finally:
+            manager.clean_up()
+
+
+# -- forged ID tokens -----------------------------------------------------------------------------
+
+SIGNED = "the ID token's signature is checked with the provider's public keys"
+FORGERIES = {
+    "nonce": ("replays an ID token of another login (nonce)", "the nonce is compared"),
+    "no-nonce": ("leaves the nonce out", "the nonce is compared"),
+    "none": ("signs an ID token with alg none", SIGNED),
+    "hs256-public-key": ("signs an ID token with HS256 and the public key", SIGNED),
+    "hs256-shared-key": ("signs an ID token with a symmetric key of the key set", SIGNED),
+    "other-key": ("signs an ID token with another key of the same id", SIGNED),
+    "own-key": ("brings its own key in the header", SIGNED),
+    "payload": ("changes the claims of a signed ID token", SIGNED),
+    "audience": ("uses an ID token for another client", "the audience is compared"),
+    "audiences": ("uses an ID token that another client asked for (azp)", "the authorized party is compared"),
+    "issuer": ("uses an ID token of another issuer", "the issuer is compared"),
+    "expired": ("uses an expired ID token", "the expiry is checked"),
+    "future": ("uses an ID token of the future", "the times are checked"),
+    "at_hash": ("swaps the access token beside an ID token", "the hash of the access token is compared"),
+}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(how, marks=attack(what, stopped_by=by), id=how) for how, (what, by) in FORGERIES.items()],
+)
+def test_forged_id_token_is_refused(manager: Manager, idp: Provider, how: str) -> None:
+    idp.control(forge=how)
+    begun = begin(manager)
+
+    answer = finish(manager, begun.callback, begun.cookie)
+
+    assert answer.status == 401, answer.text
+    assert "ID token can" in answer.text
+    assert not is_logged_in(manager, answer)
+
+
+# -- the way back ---------------------------------------------------------------------------------
+
+
+@attack("logs a victim in as itself with its own code (login CSRF)", stopped_by="the state belongs to one browser")
+def test_callback_of_another_browser_is_refused(manager: Manager, idp: Provider) -> None:
+    begun, other = begin(manager), begin(manager)
+
+    for cookie in ("", other.cookie):
+        answer = finish(manager, begin(manager).callback, cookie)
+        assert answer.status == 401
+        assert not is_logged_in(manager, answer)
+    assert is_logged_in(manager, finish(manager, begun.callback, begun.cookie))
+
+
+@attack("makes up a state", stopped_by="states are random and known to the manager")
+def test_made_up_state_is_refused(manager: Manager, idp: Provider) -> None:
+    begun = begin(manager)
+    for state in ("", "guess", begun.answer()["state"][:-1], begun.answer()["state"] * 100):
+        query = urlencode({**begun.answer(), "state": state})
+        assert finish(manager, f"/login/callback?{query}", begun.cookie).status == 401
+    assert is_logged_in(manager, finish(manager, begun.callback, begun.cookie))
+
+
+@attack("replays a code that was used", stopped_by="each state is used once")
+def test_used_code_is_refused(manager: Manager, idp: Provider) -> None:
+    begun = begin(manager)
+    assert is_logged_in(manager, finish(manager, begun.callback, begun.cookie))
+
+    again = finish(manager, begun.callback, begun.cookie)
+
+    assert again.status == 401
+    assert not is_logged_in(manager, again)
+
+
+@attack("injects a stolen code into its own login", stopped_by="PKCE: the code belongs to one login")
+def test_stolen_code_is_refused(manager: Manager, idp: Provider) -> None:
+    victim, attacker = begin(manager), begin(manager)
+    query = urlencode({**attacker.answer(), "code": victim.answer()["code"]})
+
+    answer = finish(manager, f"/login/callback?{query}", attacker.cookie)
+
+    assert answer.status == 401
+    assert not is_logged_in(manager, answer)
+
+
+@attack("answers for another provider (mix-up)", stopped_by="the issuer of the answer is compared")
+def test_answer_of_another_issuer_is_refused(manager: Manager, idp: Provider) -> None:
+    begun = begin(manager)
+    query = urlencode({**begun.answer(), "iss": "https://evil.example"})
+
+    assert finish(manager, f"/login/callback?{query}", begun.cookie).status == 401
+
+
+@attack(
+    "puts a script into the provider's error", stopped_by="errors are escaped, and the page allows no foreign script"
+)
+def test_error_of_the_provider_is_shown_as_text(manager: Manager, idp: Provider) -> None:
+    begun = begin(manager)
+    query = urlencode(
+        {"state": begun.answer()["state"], "error": "x", "error_description": "<script>alert(1)</script>"}
+    )
+
+    answer = finish(manager, f"/login/callback?{query}", begun.cookie)
+
+    assert answer.status == 401
+    assert "<script>" not in answer.text
+    assert "&lt;script&gt;" in answer.text
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(target, marks=attack("sends a user elsewhere after the login", stopped_by="only own pages follow"))
+        for target in (
+            "https://evil.example",
+            "//evil.example",
+            "/\\evil.example",
+            "/%09/evil.example",
+            "javascript:alert(1)",
+            "/login/oidc",
+            "\r\nSet-Cookie: x=y",
+        )
+    ],
+)
+def test_login_leads_to_own_pages_only(manager: Manager, idp: Provider, target: str) -> None:
+    begun = begin(manager, f"?{urlencode({'next': target})}")
+    answer = finish(manager, begun.callback, begun.cookie)
+
+    assert answer.status == 200
+    assert "evil.example" not in answer.text or "url=/%09/evil.example" in answer.text
+    assert "javascript" not in answer.text
+    assert answer.headers.get("location") is None
+    by_token = post_form(manager.client.url, f"/login?{urlencode({'next': target})}", token=manager.token)
+    assert urlsplit(by_token.headers["location"]).netloc == ""
+    assert by_token.headers["location"].startswith("/")
+
+
+@attack("keeps a session id from before the login", stopped_by="each login gets a new session id")
+def test_login_gives_a_new_session(manager: Manager, idp: Provider) -> None:
+    first = logged_in(manager)
+    begun = begin(manager)
+
+    answer = finish(manager, begun.callback, f"{begun.cookie}; {first}")
+
+    assert f"rota_session={answer.cookie('rota_session')}" != first
+    assert ask(manager.client.url, "GET", "/jobs", Cookie=first).status == 303, "the old one is closed"
+
+
+@attack("reads the cookies of a login by script or over plain HTTP", stopped_by="flags of the cookies")
+def test_flags_of_the_cookies_over_tls(idp: Provider, tmp_path: Path) -> None:
+    made = manager_for(tmp_path, idp.issuer, options=("--url", "https://rota.example.org"))
+    try:
+        away = ask(made.client.url, "GET", "/login/oidc")
+        assert "redirect_uri=https%3A%2F%2Frota.example.org%2Flogin%2Fcallback" in away.headers["location"]
+        flags = {part.strip().lower() for part in away.cookies[0].split(";")[1:]}
+        assert {"httponly", "secure", "samesite=lax", "path=/login"} <= flags
+        answer = post_form(made.client.url, "/login", {"Host": "evil.example"}, token=made.token)
+        name, _, rest = answer.cookies[0].partition("=")
+        flags = {part.strip().lower() for part in rest.split(";")[1:]}
+        assert name == "__Host-rota_session"
+        assert {"httponly", "secure", "samesite=strict", "path=/"} <= flags
+    finally:
+        made.clean_up()
+
+
+# -- claims ---------------------------------------------------------------------------------------
+
+CLAIMS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no group": ({**ADA, "groups": []}, "has no role", "claims that are not mapped give nothing"),
+    "another group": ({**ADA, "groups": ["visitors"]}, "has no role", "claims that are not mapped give nothing"),
+    "a group that looks alike": ({**ADA, "groups": ["Admins", "admins ", "admin"]}, "has no role", "values are exact"),
+    "groups as an object": ({**ADA, "groups": {"admins": True}}, "has no role", "only texts and lists of texts count"),
+    "no name": ({"sub": "u-1", "groups": ["lab"]}, "not a user name", "a name is required"),
+    "the manager's own name": ({**ADA, "preferred_username": "local"}, "not a user name", "reserved names are refused"),
+    "a name with an escape": ({**ADA, "preferred_username": "\x1b[2Jada"}, "not a user name", "names are checked"),
+    "another user's name": (
+        {**ADA, "sub": "u-666"},
+        "belongs to another account",
+        "names are bound to their first account",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("claims", "refusal"),
+    [
+        pytest.param(claims, refusal, marks=attack(f"logs in with {what}", stopped_by=by), id=what)
+        for what, (claims, refusal, by) in CLAIMS.items()
+    ],
+)
+def test_claims_without_rights_are_refused(
+    manager: Manager, idp: Provider, claims: dict[str, Any], refusal: str
+) -> None:
+    logged_in(manager)  # as ada, to whom the name belongs from then on
+    idp.control(claims=claims)
+    begun = begin(manager)
+
+    answer = finish(manager, begun.callback, begun.cookie)
+
+    assert answer.status == 403, answer.text
+    assert refusal in answer.text
+    assert "\x1b" not in answer.text
+    assert not is_logged_in(manager, answer)
+
+
+# -- the device flow ------------------------------------------------------------------------------
+
+
+@attack("polls a device login that is not its own", stopped_by="the handle is random, and only its digest is kept")
+def test_made_up_device_handle_is_refused(manager: Manager, idp: Provider) -> None:
+    begun = Client(manager.client.url, "none").post("/login/device")
+    assert "device_code" not in begun, "the provider's code stays with the manager"
+    for handle in ("guess", begun["user_code"], begun["handle"][:-1]):
+        with pytest.raises(Refused) as refused:
+            Client(manager.client.url, "none").post("/login/device/poll", {"handle": handle})
+        assert refused.value.status == 401
+
+
+@attack("uses a device login twice", stopped_by="each device login is used once")
+def test_device_login_is_used_once(manager: Manager, idp: Provider) -> None:
+    client = Client(manager.client.url, "none")
+    begun = client.post("/login/device")
+    idp.control(device="approved")
+    assert "token" in client.post("/login/device/poll", {"handle": begun["handle"]})
+
+    with pytest.raises(Refused, match="unknown or took too long"):
+        client.post("/login/device/poll", {"handle": begun["handle"]})
+
+
+@attack("goes on after the user denied a device login", stopped_by="the provider's refusal ends the login")
+def test_denied_device_login_ends(manager: Manager, idp: Provider) -> None:
+    client = Client(manager.client.url, "none")
+    begun = client.post("/login/device")
+    idp.control(device="denied")
+
+    with pytest.raises(Refused, match="the provider refused"):
+        client.post("/login/device/poll", {"handle": begun["handle"]})
+    idp.control(device="approved")
+    with pytest.raises(Refused, match="unknown or took too long"):
+        client.post("/login/device/poll", {"handle": begun["handle"]})
+
+
+@attack("makes the manager hammer the provider", stopped_by="the manager keeps the provider's interval")
+def test_provider_is_asked_no_faster_than_it_allows(manager: Manager, idp: Provider) -> None:
+    client = Client(manager.client.url, "none")
+    begun = client.post("/login/device")
+    begun_s = time.monotonic()
+    client.post("/login/device/poll", {"handle": begun["handle"]})
+    idp.control(device="approved")
+    answers = [client.post("/login/device/poll", {"handle": begun["handle"]}) for _ in range(20)]
+
+    if time.monotonic() - begun_s < begun["interval_s"]:
+        assert all(answer == {"state": "pending"} for answer in answers)
+
+
+# -- the end --------------------------------------------------------------------------------------
+
+
+@attack("keeps a stream after an admin ended the session", stopped_by="streams end with their session")
+def test_ended_session_ends_its_streams(manager: Manager, idp: Provider) -> None:
+    opened = by_device(manager, idp)
+    stream = TimedStream(manager.client.url, "/events", opened["token"])
+    eventually(lambda: stream.content)
+
+    manager.client.delete(f"/tokens/{opened['id']}")
+
+    assert stream.ends_within(1.0)
+
+
+@attack("uses the command line's session after `rota logout`", stopped_by="logout ends the session on the manager")
+def test_logout_ends_the_session_everywhere(manager: Manager, idp: Provider) -> None:
+    client = Client(manager.client.url, by_device(manager, idp)["token"])
+    client.post("/logout")
+
+    with pytest.raises(Refused) as refused:
+        client.nodes()
+    assert refused.value.status == 401
+
+
+def refusal_of_up(folder: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line with which `rota up` refuses settings."""
+    code = status(["up", "--port", "0", "--emulate", "gpu=1/1", "--data", str(folder / "data"), "--oidc", str(file)])
+    told = capsys.readouterr().err
+    assert (code, told.count("\n")) == (2, 1)
+    return told
+
+
+# -- settings -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        pytest.param(
+            {"issuer": "http://idp.example.org"},
+            "is not an https:// URL",
+            marks=attack("listens to the provider's answers", stopped_by="providers need https"),
+        ),
+        ({"roles": {"god": ["x"]}}, "roles.god"),
+        ({"client_secret_file": "nowhere"}, "can't be read"),
+        ({"issuer": "https://idp.example.org", "colour": 1}, "unknown field colour"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], values: dict[str, Any], told: str
+) -> None:
+    file = tmp_path / "oidc.json"
+    usual = {"issuer": "https://idp.example.org", "client_id": "rota", "roles": {"member": ["*"]}}
+    file.write_text(json.dumps({**usual, **values}))
+    assert refusal_of_up(tmp_path, file, capsys).count(told) == 1
+
+
+@attack("reads the client's secret as another user", stopped_by="a secret that others can read is refused")
+def test_secret_that_others_can_read_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "secret").chmod(0o644)
+    file = tmp_path / "oidc.json"
+    values = {"issuer": "https://idp.example.org", "client_id": "rota", "roles": {"member": ["*"]}}
+    file.write_text(json.dumps({**values, "client_secret_file": "secret"}))
+    assert "can be read by other users" in refusal_of_up(tmp_path, file, capsys)

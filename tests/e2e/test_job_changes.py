@@ -1,0 +1,131 @@
+"""Changing jobs of a real manager: updates, requeues, many at once, arrays as one row, reasons without forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from managers import Manager, eventually
+from rota.sdk.client import Refused
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
+    """A manager of two devices."""
+    made = Manager(tmp_path_factory.mktemp("two"), "--emulate", "gpu=2/2", "--cgroups", "off").start()
+    yield made
+    made.clean_up()
+
+
+@pytest.fixture
+def busy(two: Manager) -> Iterator[Manager]:
+    """The manager with a job on both devices."""
+    first = two.submit("sleep 60", name="first", resources={"gpus": 2})
+    two.wait(first, "running")
+    yield two
+    ids = [job["id"] for job in two.client.jobs()]
+    two.client.act_on_all("cancel", ids=ids)
+    eventually(lambda: not list(two.client.jobs()))
+
+
+def test_update_changes_a_waiting_job_and_outlives_the_manager(busy: Manager) -> None:
+    waits = busy.submit("sleep 60", name="waits", resources={"gpus": 2})
+    later = busy.submit("sleep 60", name="later", resources={"gpus": 2})
+    busy.client.update(later, {"priority": 3, "name": "sooner", "estimate": "5m", "preemptible": True})
+    busy.kill()
+    busy.start()
+
+    found = busy.client.job(later)
+    assert (found["name"], found["priority"], found["spec"]["estimate"]) == ("sooner", 3, "5m")
+    assert busy.client.why(later)["expected"]["position"] == 1
+    assert busy.client.why(waits)["expected"]["position"] == 2
+    assert [job["id"] for job in busy.client.jobs(name="sooner")] == [later]
+    busy.client.update(later, {"estimate": None})
+    assert "estimate" not in busy.client.job(later)["spec"]
+
+
+def test_update_is_refused_for_running_jobs_and_bad_values(busy: Manager) -> None:
+    first = next(iter(busy.client.jobs()))["id"]
+    waits = busy.submit("true", resources={"gpus": 2})
+
+    with pytest.raises(Refused, match=f"job {first} is running; only a job that waits or is held can be updated"):
+        busy.client.update(first, {"priority": 1})
+    with pytest.raises(Refused, match="priority"):
+        busy.client.update(waits, {"priority": "high"})
+    with pytest.raises(Refused, match="nothing to change"):
+        busy.client.update(waits, {})
+
+
+def test_requeue_stops_a_running_job_and_runs_an_ended_one_again(busy: Manager) -> None:
+    first = next(iter(busy.client.jobs()))["id"]
+    quick = busy.submit("true", name="quick", resources={"gpus": 2})
+
+    assert busy.client.act(first, "requeue")["id"] == first
+    assert busy.wait(quick)["state"] == "succeeded"
+    assert eventually(lambda: busy.client.job(first)["attempt"] == 2)
+    again = busy.client.act(quick, "requeue")
+    assert (again["id"] != quick, again["name"]) == (True, "quick")
+    with pytest.raises(Refused, match="only a job that runs or has ended can be requeued"):
+        busy.client.act(again["id"], "requeue")
+
+
+def test_array_is_one_row_that_opens(busy: Manager) -> None:
+    ids = busy.client.submit(
+        [{"run": "true", "name": "sweep", "array": index, "resources": {"gpus": 1}} for index in range(4)]
+    )
+    (row, first) = list(busy.client.jobs(collapse="true"))
+    opened = list(busy.client.jobs(array=ids[0]))
+
+    assert (row["array"]["id"], row["array"]["states"], first["name"]) == (ids[0], {"waiting": 4}, "first")
+    assert [job["id"] for job in opened] == ids[::-1]
+    assert [job["array"]["index"] for job in opened] == [3, 2, 1, 0]
+    table = busy.rota("ps").stdout.splitlines()
+    assert len(table) == 3
+    assert "sweep (4 jobs)" in table[1]
+    assert len(busy.rota("ps", "--array", ids[0]).stdout.splitlines()) == 5
+    assert busy.client.act_on_all("cancel", name="sweep")["done"] == ids
+    assert list(busy.client.jobs(array=ids[0])) == []
+    assert len(list(busy.client.jobs(array=ids[0], all=True))) == 4
+
+
+def test_job_without_forecast_says_why(busy: Manager) -> None:
+    first = next(iter(busy.client.jobs()))["id"]
+    stubborn = {"run": "trap '' TERM; sleep 60", "checkpoint": {"grace": "3s"}}
+    kept = busy.client.submit(stubborn)[0]
+    busy.wait(kept, "running")
+    held = busy.client.submit({"run": "true"}, held=True)[0]
+    waits = busy.submit("true", resources={"gpus": 2})
+
+    busy.client.act(kept, "cancel")
+    said = {job_id: busy.client.why(job_id)["no_forecast"] for job_id in (first, kept, held)}
+    assert said == {first: "it has started", kept: "it is being cancelled", held: "it is held; release it first"}
+    assert busy.client.why(waits)["expected"]["usual"] is not None
+    assert busy.client.why(waits)["no_forecast"] is None
+
+
+def test_options_of_submit_reach_the_job(busy: Manager) -> None:
+    options = ("--estimate", "2h", "--checkpoint", "ckpt", "--preemptible", "--gpus", "2")
+    job_id = busy.rota("submit", *options, "--", "true").stdout.strip()
+    spec = busy.client.job(job_id)["spec"]
+
+    assert (spec["estimate"], spec["checkpoint"], spec["preemptible"]) == ("2h", {"path": "ckpt"}, True)
+
+
+def test_dry_run_of_an_impossible_job_gives_the_reason(busy: Manager) -> None:
+    answer = busy.client.try_out({"run": "true", "resources": {"gpus": 1, "gpu": "h100"}})
+
+    assert answer["expected"]["usual"] is None
+    assert answer["reason"]["code"] == "no-such-type"
+
+
+def test_journal_of_a_guarded_manager_replays(busy: Manager, tmp_path: Path) -> None:
+    busy.submit("true", resources={"gpus": 2}, priority=5)
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(b"".join(busy.client.journal()))
+    replayed = busy.rota("sim", "--replay", str(journal))
+
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr

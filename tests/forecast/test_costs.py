@@ -1,0 +1,62 @@
+"""Costs of starts, stops and restarts, learned from the steps of a journal."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from builders import job
+from rota.core.model.job import Checkpoint
+from rota.forecast.costs import CostLearner, LearnedCosts, restart_cost_s
+from rota.forecast.past import PastRun
+
+
+def step(at_s: float, *events: tuple[str, str], orders: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
+    return {
+        "t": at_s,
+        "in": [{"event": name, "job_id": job_id} for name, job_id in events],
+        "out": [{"order": name, "job_id": job_id} for name, job_id in orders],
+    }
+
+
+def test_times_between_orders_and_answers_are_learned() -> None:
+    learner = CostLearner()
+    for each in (
+        step(0.0, orders=(("start", "a"), ("start", "b"))),
+        step(0.5, ("started", "a")),
+        step(1.5, ("started", "b"), orders=(("stop", "a"),)),
+        step(5.5, ("stopped", "a"), orders=(("resume", "c"), ("resize", "b"))),
+        step(5.75, ("resumed", "c"), ("resized", "b")),
+    ):
+        learner.take(each)
+
+    found = learner.learned()
+
+    assert found == LearnedCosts(startup_s=1.0, stop_s=4.0, resume_s=0.25, move_s=0.25)
+    costs = found.costs()
+    assert (costs.load_s, costs.checkpoint_s, costs.restart_s, costs.checkpoint_interval_s) == (1.0, 4.0, 0.0, math.inf)
+    assert (found.costs(in_rounds=True).checkpoint_s, found.costs(in_rounds=True).restart_s) == (0.0, 4.0)
+
+
+def test_order_that_a_job_outran_is_no_sample() -> None:
+    learner = CostLearner()
+    learner.take(step(0.0, orders=(("stop", "a"),)))
+    learner.take(step(1.0, ("ended", "a")))
+    learner.take(step(9.0, ("stopped", "a")))
+
+    assert learner.learned().stop_s is None
+
+
+def run(work_s: float, *, restarts: int = 0, saves: bool = True) -> PastRun:
+    checkpoint = Checkpoint() if saves else Checkpoint(interval_s=math.inf)
+    return PastRun(job=job(name="train", checkpoint=checkpoint), submit_s=0.0, work_s=work_s, restarts=restarts)
+
+
+def test_restart_costs_what_restarted_jobs_ran_longer() -> None:
+    undisturbed = [run(100.0), run(101.0), run(99.0)]
+
+    assert (
+        restart_cost_s([*undisturbed, run(110.0, restarts=1), run(120.0, restarts=2), run(140.0, restarts=4)]) == 10.0
+    )
+    assert restart_cost_s([*undisturbed, run(150.0, restarts=1)]) is None
+    assert restart_cost_s([*undisturbed, *[run(90.0, restarts=1, saves=False)] * 5]) is None

@@ -1,0 +1,83 @@
+"""Distributions of run times: declarations, history, shrinkage, and time already run."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from builders import job
+from rota.core.model.job import Job
+from rota.forecast.durations import KnownFrom, RunTimes
+from rota.forecast.past import PastRun
+
+RUNS = range(200)
+
+
+def ran(name: str, work_s: float, *, user: str = "ann", estimate_s: float | None = None, gpus: float = 1) -> PastRun:
+    asked = job(f"{name}-{work_s}", name=name, user=user, estimate_s=estimate_s, gpus=gpus)
+    return PastRun(job=asked, submit_s=0.0, work_s=work_s)
+
+
+def drawn(times: RunTimes, asked: Job, *, done_s: float = 0.0) -> list[float]:
+    return sorted(times.draw(run, asked, done_s=done_s) for run in RUNS)
+
+
+def test_one_short_run_does_not_outweigh_a_declared_hour() -> None:
+    times = RunTimes([ran("train", 1.0), ran("train", 2.0, estimate_s=3600.0)])
+
+    found = drawn(times, job("new", name="train", user="ann", estimate_s=3600.0))
+
+    assert 60.0 < median(found) < 3600.0
+    assert median(drawn(RunTimes([ran("train", 1.0)]), job("new", name="train", user="ann", estimate_s=3600.0))) > 2000
+
+
+def test_declared_estimates_are_corrected_by_what_the_user_declared_before() -> None:
+    careful = [ran(f"a{at}", 50.0 + at, user="ann", estimate_s=2 * (50.0 + at)) for at in range(20)]
+    exact = [ran(f"b{at}", 80.0 + at, user="bob", estimate_s=80.0 + at) for at in range(20)]
+    times = RunTimes([*careful, *exact])
+
+    assert median(drawn(times, job("x", name="x", user="ann", estimate_s=1000.0))) == pytest.approx(500.0, rel=0.2)
+    assert median(drawn(times, job("y", name="y", user="bob", estimate_s=1000.0))) == pytest.approx(1000.0, rel=0.2)
+
+
+def test_history_of_the_name_is_used_without_a_declaration() -> None:
+    past = [ran("short", 10.0 + at % 3) for at in range(10)] + [ran("long", 1000.0 + at % 30) for at in range(10)]
+    times = RunTimes(past)
+
+    found = drawn(times, job("next", name="long", user="ann"))
+
+    assert median(found) == pytest.approx(1015.0, rel=0.15)
+    assert times.known(job("next", name="long", user="ann")) is KnownFrom.HISTORY
+    assert RunTimes().known(job("next", name="long", user="ann")) is KnownFrom.GUESS
+    assert RunTimes().known(job("next", name="long", estimate_s=5.0)) is KnownFrom.DECLARED
+
+
+def test_job_that_runs_already_runs_longer_than_that() -> None:
+    past = [ran("mixed", 10.0) for _ in range(10)] + [ran("mixed", 1000.0) for _ in range(10)]
+    times = RunTimes(past)
+    asked = job("next", name="mixed", user="ann")
+
+    after = drawn(times, asked, done_s=100.0)
+
+    assert min(after) >= 100.0
+    assert median(after) == pytest.approx(1000.0, rel=0.4)
+    assert min(drawn(times, asked, done_s=50_000.0)) >= 50_000.0
+
+
+def test_same_run_draws_the_same_for_the_same_job() -> None:
+    times = RunTimes([ran("train", float(at)) for at in range(5, 30)])
+    first, second = job("one", name="train", user="ann"), job("two", name="train", user="ann")
+
+    assert [times.draw(run, first) for run in RUNS] == [times.draw(run, first) for run in reversed(RUNS)][::-1]
+    assert times.draw(0, first) != times.draw(0, second)
+
+
+def test_spread_of_like_jobs_is_the_spread_of_the_forecast() -> None:
+    steady = RunTimes([ran("train", 100.0 + 0.1 * at) for at in range(30)])
+    wild = RunTimes([ran("train", 10.0 * 1.3**at) for at in range(30)])
+    asked = job("next", name="train", user="ann")
+
+    narrow, wide = drawn(steady, asked), drawn(wild, asked)
+
+    assert narrow[190] / narrow[10] < 1.6 < wide[190] / wide[10]

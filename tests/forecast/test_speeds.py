@@ -1,0 +1,59 @@
+"""Speeds that past runs on this machine show: by device type, by size, and on shared devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import job
+from rota.core.model.job import DeviceType, Elastic, Role
+from rota.forecast.past import PastRun, RanOn
+from rota.forecast.speeds import PlacementLearner, at_reference, observed_speeds
+from rota.perf.speed.model import SpeedModel
+
+TYPES = {"n1": DeviceType("fast"), "n2": DeviceType("slow")}
+
+
+def run(work_s: float, node: str = "n1", *, tasks: int = 1, shared: bool = False, elastic: bool = False) -> PastRun:
+    asked = job(name="train", user="ann", roles=(Role(count=4),), elastic=Elastic(min_tasks=1, max_tasks=4))
+    plain = job(name="train", user="ann")
+    where = RanOn(node=node, tasks=tasks, shared=shared)
+    return PastRun(job=asked if elastic else plain, submit_s=0.0, work_s=work_s, ran_on=where)
+
+
+def test_slower_type_is_seen() -> None:
+    past = [run(100.0), run(102.0), run(98.0), run(200.0, "n2"), run(204.0, "n2"), run(196.0, "n2")]
+
+    found = observed_speeds(past, TYPES)
+
+    assert found.type_speed == {"fast": 1.0, "slow": pytest.approx(0.5, rel=0.01)}
+    assert at_reference(past[3], found, TYPES).work_s == pytest.approx(100.0, rel=0.01)
+
+
+def test_too_few_runs_show_nothing() -> None:
+    assert observed_speeds([run(100.0), run(300.0, "n2")], TYPES) == SpeedModel()
+
+
+def test_growth_of_elastic_jobs_is_seen() -> None:
+    past = [run(100.0 / tasks**0.5, tasks=tasks, elastic=True) for tasks in (1, 2, 4, 1, 2, 4)]
+
+    found = observed_speeds(past, TYPES)
+
+    assert found.scaling == pytest.approx(0.5)
+    assert at_reference(past[0], found, TYPES).work_s == pytest.approx(50.0)
+
+
+def test_slowdown_on_shared_devices_is_seen() -> None:
+    past = [*[run(100.0)] * 3, *[run(125.0, shared=True)] * 3]
+
+    assert observed_speeds(past, TYPES).device_neighbour == pytest.approx(0.8)
+
+
+def test_only_jobs_that_stayed_in_one_place_count() -> None:
+    learner = PlacementLearner()
+    on = [["n1", [0], 1, 0, 1000]]
+    learner.take({"t": 0.0, "in": [], "out": [{"order": "start", "job_id": name, "on": on} for name in ("a", "b")]})
+    learner.take({"t": 1.0, "in": [], "out": [{"order": "stop", "job_id": "b", "cause": "preempted"}]})
+    learner.take({"t": 2.0, "in": [], "out": [{"order": "start", "job_id": "b", "on": on}]})
+
+    assert learner.where("a") == RanOn(node="n1", tasks=1)
+    assert learner.where("b") is None
