@@ -11,7 +11,7 @@ import pytest
 
 from builders import job
 from rota.cli.main import status
-from rota.cli.study.suggestion import PolicyAssumption, Comparison, choose, find_out, margin, suggest, windows_of
+from rota.cli.study.suggestion import Comparison, PolicyAssumption, choose, find_out, margin, suggest, windows_of
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Elastic
 from rota.drivers.simulator.study import Setting
