@@ -11,7 +11,7 @@ import pytest
 
 from builders import job
 from rota.cli.main import status
-from rota.cli.study.suggestion import Assumption, Comparison, choose, find_out, margin, suggest, windows_of
+from rota.cli.study.suggestion import Comparison, PolicyAssumption, choose, find_out, margin, suggest, windows_of
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Elastic
 from rota.drivers.simulator.study import Setting
@@ -31,12 +31,12 @@ def workload(count: int = 40, **fields: object) -> Workload:
     return Workload(submissions=tuple(made), source="test", format="rota")
 
 
-def holding(of: Workload, setting: Setting = SETTING) -> set[Assumption]:
+def holding(of: Workload, setting: Setting = SETTING) -> set[PolicyAssumption]:
     return {finding.assumption for finding in find_out(of, setting) if finding.holds}
 
 
 def test_repeated_jobs_are_predictable_and_a_short_restart_is_cheap() -> None:
-    assert holding(workload()) == {Assumption.PREDICTABLE, Assumption.PREEMPTION}
+    assert holding(workload()) == {PolicyAssumption.PREDICTABLE, PolicyAssumption.PREEMPTION}
 
 
 def test_assumptions_follow_the_jobs_and_the_cluster() -> None:
@@ -45,10 +45,15 @@ def test_assumptions_follow_the_jobs_and_the_cluster() -> None:
 
     found = holding(told, typed)
 
-    assert {Assumption.DURATIONS, Assumption.DEADLINES, Assumption.ELASTIC, Assumption.TYPES} <= found
-    assert Assumption.PREEMPTION not in found
-    assert Assumption.OWNERS not in found
-    assert Assumption.DURATIONS not in holding(workload(estimate_s=5000.0))
+    assert {
+        PolicyAssumption.DURATIONS,
+        PolicyAssumption.DEADLINES,
+        PolicyAssumption.ELASTIC,
+        PolicyAssumption.TYPES,
+    } <= found
+    assert PolicyAssumption.PREEMPTION not in found
+    assert PolicyAssumption.OWNERS not in found
+    assert PolicyAssumption.DURATIONS not in holding(workload(estimate_s=5000.0))
 
 
 def test_windows_cover_all_jobs_and_start_at_zero() -> None:

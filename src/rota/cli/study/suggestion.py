@@ -31,7 +31,7 @@ T_95 = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t for a 95% interval, by degrees of freedom."""
 
 
-class Assumption(Enum):
+class PolicyAssumption(Enum):
     """What a policy takes for granted."""
 
     DURATIONS = "run times are known"
@@ -43,23 +43,23 @@ class Assumption(Enum):
     OWNERS = "several tenants or users"
 
 
-CANDIDATES: Mapping[str, tuple[Assumption, ...]] = {
-    "rota": (Assumption.PREEMPTION,),
+CANDIDATES: Mapping[str, tuple[PolicyAssumption, ...]] = {
+    "rota": (PolicyAssumption.PREEMPTION,),
     "fifo": (),
-    "easy": (Assumption.DURATIONS,),
-    "srsf": (Assumption.DURATIONS, Assumption.PREEMPTION),
-    "las:rule=geometric": (Assumption.PREEMPTION,),
-    "tiresias": (Assumption.PREEMPTION,),
-    "gittins:censored=true": (Assumption.PREEMPTION,),
-    "themis": (Assumption.DURATIONS, Assumption.PREEMPTION),
-    "capacity": (Assumption.OWNERS,),
-    "fair-share": (Assumption.OWNERS,),
-    "lucid": (Assumption.PREDICTABLE,),
-    "gavel/max_min_fairness_perf:compat=none": (Assumption.TYPES, Assumption.PREEMPTION),
-    "afs-p": (Assumption.ELASTIC, Assumption.PREEMPTION),
-    "pollux": (Assumption.ELASTIC, Assumption.PREEMPTION),
-    "sia": (Assumption.ELASTIC, Assumption.PREEMPTION),
-    "elasticflow": (Assumption.ELASTIC, Assumption.DEADLINES),
+    "easy": (PolicyAssumption.DURATIONS,),
+    "srsf": (PolicyAssumption.DURATIONS, PolicyAssumption.PREEMPTION),
+    "las:rule=geometric": (PolicyAssumption.PREEMPTION,),
+    "tiresias": (PolicyAssumption.PREEMPTION,),
+    "gittins:censored=true": (PolicyAssumption.PREEMPTION,),
+    "themis": (PolicyAssumption.DURATIONS, PolicyAssumption.PREEMPTION),
+    "capacity": (PolicyAssumption.OWNERS,),
+    "fair-share": (PolicyAssumption.OWNERS,),
+    "lucid": (PolicyAssumption.PREDICTABLE,),
+    "gavel/max_min_fairness_perf:compat=none": (PolicyAssumption.TYPES, PolicyAssumption.PREEMPTION),
+    "afs-p": (PolicyAssumption.ELASTIC, PolicyAssumption.PREEMPTION),
+    "pollux": (PolicyAssumption.ELASTIC, PolicyAssumption.PREEMPTION),
+    "sia": (PolicyAssumption.ELASTIC, PolicyAssumption.PREEMPTION),
+    "elasticflow": (PolicyAssumption.ELASTIC, PolicyAssumption.DEADLINES),
 }
 """Policies that are compared, one or two of each kind, with what they assume."""
 
@@ -68,7 +68,7 @@ CANDIDATES: Mapping[str, tuple[Assumption, ...]] = {
 class Finding:
     """Whether an assumption holds, and the figure that says so."""
 
-    assumption: Assumption
+    assumption: PolicyAssumption
     holds: bool
     evidence: str
 
@@ -137,15 +137,17 @@ def find_out(workload: Workload, setting: Setting) -> tuple[Finding, ...]:
         return count >= MOST * len(jobs) > 0, f"{count / max(len(jobs), 1):.0%} of jobs {what}"
 
     told = {
-        Assumption.DURATIONS: share(len(right), "declare a run time that is right within a factor of 2"),
-        Assumption.PREDICTABLE: share(predicted, "have a run time that earlier jobs predict within a factor of 2"),
-        Assumption.PREEMPTION: (restart <= CHEAP, f"a restart takes {restart:.1%} of the mean run time"),
-        Assumption.TYPES: (kinds > 1, f"the cluster has {kinds} device type{'s' if kinds > 1 else ''}"),
-        Assumption.ELASTIC: share(sum(job.elastic is not None for job in jobs), "are elastic"),
-        Assumption.DEADLINES: share(sum(job.deadline_s is not None for job in jobs), "have a deadline"),
-        Assumption.OWNERS: (owners > 1, f"{owners} owner{'' if owners == 1 else 's'}"),
+        PolicyAssumption.DURATIONS: share(len(right), "declare a run time that is right within a factor of 2"),
+        PolicyAssumption.PREDICTABLE: share(
+            predicted, "have a run time that earlier jobs predict within a factor of 2"
+        ),
+        PolicyAssumption.PREEMPTION: (restart <= CHEAP, f"a restart takes {restart:.1%} of the mean run time"),
+        PolicyAssumption.TYPES: (kinds > 1, f"the cluster has {kinds} device type{'s' if kinds > 1 else ''}"),
+        PolicyAssumption.ELASTIC: share(sum(job.elastic is not None for job in jobs), "are elastic"),
+        PolicyAssumption.DEADLINES: share(sum(job.deadline_s is not None for job in jobs), "have a deadline"),
+        PolicyAssumption.OWNERS: (owners > 1, f"{owners} owner{'' if owners == 1 else 's'}"),
     }
-    return tuple(Finding(assumption=each, holds=told[each][0], evidence=told[each][1]) for each in Assumption)
+    return tuple(Finding(assumption=each, holds=told[each][0], evidence=told[each][1]) for each in PolicyAssumption)
 
 
 def _predictable(submissions: Sequence[Submission]) -> int:
