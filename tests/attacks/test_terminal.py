@@ -63,6 +63,8 @@ ASKING: dict[str, list[list[str]]] = {
     "token": [["token", "list"], ["token", "list", "-o", "csv"], ["token", "revoke", "no-such"]],
     "audit": [["audit"], ["audit", "-o", "wide"], ["audit", "-o", "json"], ["audit", "verify"]],
     "estimate": [["estimate", "over-requested"]],
+    "truth": [["truth", "-o", "json"]],
+    "what-if": [["what-if", "--policies", "no-such"]],
 }
 STUDY = ("sim", "report", "trace", "check", "policies", "profiles", "plan")
 ELSEWHERE = frozenset((*STUDY, "up", "demo", "k8s", "profile", "learn", "backup", "users"))
