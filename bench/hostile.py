@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from managers import Manager
 
 JOBS = "/api/v1/jobs"
-AS_ROOT = ("--run-as", "default=nobody") if os.geteuid() == 0 else ()
+AS_ROOT = ("--run-as", "default=daemon") if os.geteuid() == 0 else ()
 MOST_P99_S = 1.0
 CONNECTIONS = 4
 EVERY_S = 0.2

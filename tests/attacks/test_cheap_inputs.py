@@ -22,7 +22,7 @@ from rota.web.draft import plain_values, values_of
 
 Json = dict[str, Any]
 JOBS = "/api/v1/jobs"
-AS_ROOT = ("--run-as", "default=nobody") if os.geteuid() == 0 else ()
+AS_ROOT = ("--run-as", "default=daemon") if os.geteuid() == 0 else ()
 LONGEST_HOLD_S = 0.25
 """CPU time on the loop's thread; about 0.1 s on an idle machine, and tests share theirs."""
 

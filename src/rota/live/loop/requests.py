@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rota.core.errors import RotaError
@@ -41,6 +41,7 @@ from rota.live.loop.quotas import SubmissionQuotas
 from rota.live.loop.record import Record, by_our_clock, dump
 from rota.live.loop.storage import CantStore
 from rota.live.loop.submission_limits import LARGE, MOST_AT_ONCE, MOST_NEEDED, Allowance, Pauses, refuse_large
+from rota.live.loop.submitted_jobs import REVISED, UNNAMED, NewJob, keep_latest
 from rota.live.loop.tenant_registry import TenantRegistry
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store import clock
@@ -49,21 +50,6 @@ from rota.store.records import Records
 
 log = logging.getLogger("rota.live")
 Json = dict[str, Any]
-MOST_NAMES = 10_000
-"""Names whose latest jobs are kept in memory; those of others are read from the database."""
-UNNAMED = JobId("unnamed")
-"""The id of a job until it gets its own."""
-REVISED = (
-    "name",
-    "priority",
-    "estimate_s",
-    "deadline_s",
-    "time_limit_s",
-    "max_restarts",
-    "checkpoint",
-    "preemptible",
-)
-"""Fields of a job that may change while it waits."""
 
 
 class NotFound(RotaError):
@@ -76,15 +62,6 @@ class Conflict(RotaError):
 
 class Outdated(RotaError):
     """The thing has changed since the caller read it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _NewJob:
-    """A job that was checked and has no id yet."""
-
-    job: Job
-    record: Record
-    needs: list[JobId]
 
 
 class Requests:
@@ -118,8 +95,7 @@ class Requests:
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
         self._changing = asyncio.Lock()
-        self._one_large = asyncio.Lock()
-        """Held while a large submission is made durable, so that small ones wait for one of them at most."""
+        self._one_large = asyncio.Lock()  # so that a small submission waits for one large one at most
         self._latest: dict[tuple[str, str], list[JobId]] = {}
         """By tenant and name: the jobs that were submitted last, several if they came together."""
 
@@ -150,14 +126,14 @@ class Requests:
         allowance = Allowance(MOST_AT_ONCE if quotas is None else quotas.quota.at_once)
         if quotas is not None:
             quotas.charge(asker.name, len(files))
-        new: list[_NewJob] = []
+        new: list[NewJob] = []
         for number, values in enumerate(files, start=1):
             source = "job" if len(files) == 1 else f"job {number}"
             for made, file in await self._parts(values, source, allowance):
                 self._refuse(file)
                 job = self._admitted(by_our_clock(job_of(file, UNNAMED, (), asker.name)), asker)
                 record = Record(dump(made), asker.name, file, account=self._account(asker, file.tenant))
-                new.append(_NewJob(job, record, await self._dependencies(file, pauses)))
+                new.append(NewJob(job, record, await self._dependencies(file, pauses)))
                 await pauses.take()
         if quotas is not None:
             quotas.charge(asker.name, len(new) - len(files))
@@ -181,7 +157,7 @@ class Requests:
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
 
-    def _entry(self, new: Sequence[_NewJob], asker: Asker, held: bool) -> LoopEntry:
+    def _entry(self, new: Sequence[NewJob], asker: Asker, held: bool) -> LoopEntry:
         """Give new jobs their ids, in order; the entry must be added before anything else is awaited."""
         entry = LoopEntry([])
         together: dict[tuple[str, str], list[JobId]] = {}
@@ -198,11 +174,7 @@ class Requests:
             entry.audit.append(audit_entry(asker, "submit", job_id, job.name))
             if file.name is not None:
                 together.setdefault((job.tenant, job.name), []).append(job_id)
-        for names, ids in together.items():
-            self._latest.pop(names, None)
-            self._latest[names] = ids
-        while len(self._latest) > MOST_NAMES:
-            del self._latest[next(iter(self._latest))]
+        keep_latest(self._latest, together)
         self._next += len(new)
         return entry
 
