@@ -169,6 +169,7 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|")
     for name in names:
         folder = Path(tempfile.mkdtemp(prefix="rota-hostile-"))
+        folder.chmod(0o755)  # jobs run as another account
         manager = Manager(folder, "--emulate", "gpu=8/4", "--require-token", *AS_ROOT).start_guarded()
         try:
             made = [{"name": user, "role": "member", "tenants": ["default"]} for user in ("mallory", "ann", "bob")]
