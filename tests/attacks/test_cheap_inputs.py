@@ -40,9 +40,7 @@ def yaml_bomb(levels: int = 8) -> str:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Manager]:
-    made = Manager(
-        tmp_path_factory.mktemp("target"), "--emulate", "gpu=2/2", "--require-token", *AS_ROOT
-    ).start_guarded()
+    made = Manager(reachable(), "--emulate", "gpu=2/2", "--require-token", *AS_ROOT).start_guarded()
     yield made
     made.clean_up()
 
