@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,7 +23,7 @@ from rota.web.draft import plain_values, values_of
 
 Json = dict[str, Any]
 JOBS = "/api/v1/jobs"
-AS_ROOT = ("--run-as", "default=nobody") if os.geteuid() == 0 else ()
+AS_ROOT = ("--run-as", "default=daemon") if os.geteuid() == 0 else ()
 LONGEST_HOLD_S = 0.25
 """CPU time on the loop's thread; about 0.1 s on an idle machine, and tests share theirs."""
 
@@ -38,10 +39,8 @@ def yaml_bomb(levels: int = 8) -> str:
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    made = Manager(
-        tmp_path_factory.mktemp("target"), "--emulate", "gpu=2/2", "--require-token", *AS_ROOT
-    ).start_guarded()
+def target() -> Iterator[Manager]:
+    made = Manager(reachable(), "--emulate", "gpu=2/2", "--require-token", *AS_ROOT).start_guarded()
     yield made
     made.clean_up()
 
@@ -58,6 +57,13 @@ def ask(manager: Manager, method: str, path: str, body: bytes | None = None, **h
         return answer.status, answer.read().decode(errors="replace")
     finally:
         connection.close()
+
+
+def reachable() -> Path:
+    """A folder that the account of jobs can pass through, unlike those of pytest."""
+    made = Path(tempfile.mkdtemp(prefix="rota-inputs-", dir="/var/tmp"))
+    made.chmod(0o755)
+    return made
 
 
 def longest_hold_s(manager: Manager) -> float:
@@ -186,7 +192,7 @@ def test_half_sent_requests_keep_no_one_out(tmp_path: Path) -> None:
 def test_token_has_a_rate_and_a_number_of_waiting_jobs(tmp_path: Path) -> None:
     settings = tmp_path / "rota.yaml"
     settings.write_text("limits: {jobs_per_second: 0.01, jobs_burst: 30, waiting_jobs: 25}\nrequire_token: true\n")
-    manager = Manager(tmp_path, "--emulate", "gpu=2/2", "--config", str(settings), *AS_ROOT).start_guarded()
+    manager = Manager(reachable(), "--emulate", "gpu=2/2", "--config", str(settings), *AS_ROOT).start_guarded()
     try:
         body = json.dumps([job()] * 20).encode()
         assert ask(manager, "POST", f"{JOBS}?held=true", body)[0] == 201
@@ -207,7 +213,7 @@ def test_token_has_a_rate_and_a_number_of_waiting_jobs(tmp_path: Path) -> None:
 def test_requests_of_a_token_have_a_rate(tmp_path: Path) -> None:
     settings = tmp_path / "rota.yaml"
     settings.write_text("limits: {requests_per_second: 0.1, requests_burst: 5}\nrequire_token: true\n")
-    manager = Manager(tmp_path, "--emulate", "gpu=2/2", "--config", str(settings), *AS_ROOT).start_guarded()
+    manager = Manager(reachable(), "--emulate", "gpu=2/2", "--config", str(settings), *AS_ROOT).start_guarded()
     try:
         answers = [ask(manager, "GET", "/api/v1/nodes") for _ in range(8)]
         assert [status for status, _ in answers] == [200] * 5 + [429] * 3
