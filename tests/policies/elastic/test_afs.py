@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from elastic import elastic, ends, history, rigid
+from elastic_jobs import elastic, ends, history, rigid
 from rota.perf.speed.model import SpeedModel
 from rota.policies.published.elastic.afs import _dominant
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders import World, job, node
-from elastic import elastic, ends, rigid
+from elastic_jobs import elastic, ends, rigid
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from elastic import elastic, ends, history, rigid
+from elastic_jobs import elastic, ends, history, rigid
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Level
 from rota.core.state.job_record import LiveJob

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import World
-from elastic import elastic, ends, history
+from elastic_jobs import elastic, ends, history
 from rota.core.model.job import Elastic
 from rota.perf.speed.model import SpeedModel
 

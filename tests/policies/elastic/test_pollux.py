@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from elastic import elastic, ends
+from elastic_jobs import elastic, ends
 from rota.core.errors import RotaError
 from rota.policies import find_policy
 

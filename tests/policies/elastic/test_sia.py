@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from builders import job
-from elastic import elastic, ends
+from elastic_jobs import elastic, ends
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import DeviceType, Elastic

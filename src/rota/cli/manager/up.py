@@ -306,7 +306,7 @@ def _confinement(settings: UpFile) -> Confinement:
 
 
 def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
-    """Refuse to run the jobs of everyone who has a token as root, unless that was said in so many words."""
+    """Refuse to run the jobs of all tokens as root, unless the settings say so explicitly."""
     from rota.api.serve import is_loopback
 
     if os.geteuid() == 0 and accounts.is_empty and (settings.require_token or not is_loopback(settings.host)):

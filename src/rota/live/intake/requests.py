@@ -151,7 +151,7 @@ class Requests:
         allowance = Allowance(MOST_AT_ONCE if quotas is None else quotas.quota.at_once)
         if quotas is not None:
             quotas.charge(asker.name, len(files))
-        new: list[NewJob] = []
+        new: list[_NewJob] = []
         for number, values in enumerate(files, start=1):
             source = "job" if len(files) == 1 else f"job {number}"
             for made, file in await self._files.parts(values, source, allowance):
@@ -183,7 +183,7 @@ class Requests:
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
 
-    def _entry(self, new: Sequence[NewJob], asker: Asker, held: bool) -> LoopEntry:
+    def _entry(self, new: Sequence[_NewJob], asker: Asker, held: bool) -> LoopEntry:
         """Give new jobs their ids, in order; the entry must be added before anything else is awaited."""
         entry = LoopEntry([])
         together: dict[tuple[str, str], list[JobId]] = {}
