@@ -139,10 +139,14 @@ def measure(manager: Manager, tokens: list[str], name: str, seconds: float) -> t
     ]
     users = [User(url, token) for token in tokens[1:]]
     threads = [threading.Thread(target=user.work, args=(until_s,)) for user in users]
-    for each in (*attackers, *threads):
-        each.start()
-    for each in (*threads, *attackers):
-        each.join(seconds + 60)
+    for attacker in attackers:
+        attacker.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds + 60)
+    for attacker in attackers:
+        attacker.join(seconds + 60)
     accepted = [job_id for user in users for job_id in user.accepted]
     times = [each for user in users for each in user.times_s]
     return sent.value, times, lost(manager, accepted), sum(user.failed for user in users)

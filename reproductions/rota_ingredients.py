@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rota_policy import GENERATED, GPUS, PER_NODE, RESTART_S, SEEDS, cases, limited
+from rota_policy import GENERATED, GPUS, PER_NODE, RESTART_S, SEEDS, cases, limited  # type: ignore[import-not-found]  # beside this script
 
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster

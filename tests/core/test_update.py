@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from rota.core.messages.events import Event, JobRequeued, JobUpdated
 from rota.core.model.job import Checkpoint, JobId
 
 
-def update(world: World, job_id: str, **fields: object) -> list[object]:
+def update(world: World, job_id: str, **fields: Any) -> list[object]:
     """Change a job's request."""
     return list(world.step(JobUpdated(JobId(job_id), replace(world.live(job_id).job, **fields))))
 

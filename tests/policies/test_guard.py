@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,7 @@ from rota.core.messages.decisions import Cause, Decision, Move, Resize, Stop
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import OPPORTUNISTIC, Checkpoint, DeviceType, Job, JobId, TenantId
-from rota.core.model.placement import same_devices
+from rota.core.model.placement import Placement, same_devices
 from rota.core.model.tenants import Share, TenantPlan
 from rota.core.state.state import State
 from rota.drivers.simulator.run import run
@@ -73,7 +74,7 @@ class GuardWatch:
                 case Resize(placement=after) if not same_devices(self._held(decision.job_id), after):
                     self._refuse_protected(live.job, live.preemptions, live.since_s, now_s)
 
-    def _held(self, job_id: JobId) -> tuple[object, ...]:
+    def _held(self, job_id: JobId) -> Placement:
         vacating = self.engine.state.vacating.get(job_id)
         return () if vacating is None else vacating[1]
 
@@ -151,7 +152,7 @@ def test_job_that_cannot_resume_keeps_its_devices_from_any_priority(saves: Check
 
 
 @pytest.mark.parametrize("fields", [{"checkpoint": SAVES}, {"preemptible": True}], ids=["saves", "preemptible"])
-def test_job_is_stopped_once_it_has_run_long_enough(fields: dict[str, object]) -> None:
+def test_job_is_stopped_once_it_has_run_long_enough(fields: dict[str, Any]) -> None:
     world = World(gpus=1).running("mine", **fields)
 
     assert world.pass_s(5).submit("theirs", priority=1, policy=guarded("priority")) == []

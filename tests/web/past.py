@@ -25,7 +25,8 @@ from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.launch_order import LaunchOrder
-from rota.live.intake.audit_entry import Asker, Requests
+from rota.live.intake.audit_entry import Asker
+from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
 from rota.live.workers.forecast_worker import ForecastWorker

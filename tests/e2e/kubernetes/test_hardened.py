@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +137,8 @@ def test_change_of_settings_stops_nothing_that_runs(
     configure(bed)
     replica = launch(bed, options=["--port", "0"])
 
-    def terms() -> int:
-        return replica.log.read_text().count("rota schedules")
+    def has_begun(term: int) -> bool:
+        return replica.log.read_text().count("rota schedules") >= term
 
     for value in gang("g", 4, 1):
         bed.admin.make(value)
@@ -145,7 +146,7 @@ def test_change_of_settings_stops_nothing_that_runs(
     before = uids(view)
     for turn, settings in enumerate(({**change}, {}, {**change}, {}), 2):
         configure(bed, **settings)
-        eventually(lambda turn=turn: terms() >= turn, within_s=30)
+        eventually(partial(has_begun, turn), within_s=30)
         time.sleep(1.0)
         assert uids(view) == before
         assert all_run(view)
