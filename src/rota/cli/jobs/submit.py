@@ -82,8 +82,6 @@ def submit(
 
       rota submit train.yaml
 
-      rota submit prepare.yaml train.yaml
-
       rota submit --name bert --gpus 4 --workers 2 -- torchrun train.py
 
       rota submit --array 0-9 --gpus 1 -- python sweep.py
@@ -98,7 +96,7 @@ def submit(
     saves = None if checkpoint is None else {"path": checkpoint} if checkpoint else {}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
     own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
-    own |= {"preemptible": preemptible or None}
+    own["preemptible"] = preemptible or None
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
             source = "job" if len(jobs) == 1 else f"job {number}"
