@@ -16,6 +16,7 @@ from rota.api import audit, cluster, docs_page, estimates, jobs, logs, metrics, 
 from rota.api.access import Forbidden, Unknown
 from rota.api.guard.cross_site import SameSite
 from rota.api.guard.refusals import NotedRefusals
+from rota.api.guard.same_user import SameUser
 from rota.api.guard.stream_watch import EndedStreams
 from rota.api.identity import routes as login_routes
 from rota.api.identity.attempts import TooManyLogins
@@ -71,6 +72,8 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.add_middleware(FairRequests, limits=service.call_limits, token_required=service.access.required)
     app.add_middleware(EndedStreams, service=service)
     app.add_middleware(SameSite)
+    if not service.access.required:
+        app.add_middleware(SameUser)
     app.add_middleware(NotedRefusals, service=service)
     app.add_middleware(LoggedRequests)
     _describe_job_files(app)
