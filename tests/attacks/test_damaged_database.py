@@ -31,8 +31,13 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     manager.kill()
     manager.clean_up()
-    assert (manager.home / "rota.db-wal").stat().st_size > 0
-    return folder
+    snapshot = folder.with_name("snapshot")
+    with closing(sqlite3.connect(manager.home / "rota.db")) as database:  # the last one to close takes the log away
+        database.execute("UPDATE jobs SET message = 'late'")
+        database.commit()
+        shutil.copytree(folder, snapshot, ignore=shutil.ignore_patterns("notify", "tell"))
+    assert (snapshot / manager.home.relative_to(folder) / "rota.db-wal").stat().st_size > 0
+    return snapshot
 
 
 def settle(home: Path) -> Path:

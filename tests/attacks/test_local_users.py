@@ -207,6 +207,7 @@ def test_flood_of_logins_does_not_stop_others(manager: Manager) -> None:
             begun = time.monotonic()
             manager.client.nodes()
             taken.append(time.monotonic() - begun)
+            time.sleep(0.02)  # within the rate of one caller
     statuses = {each.result() for each in flood}
 
     assert statuses <= {401, 429}

@@ -69,7 +69,7 @@ def _faults(scene: Scene) -> Iterator[tuple[float, Event]]:
 def on_this_machine(scene: Scene, folder: Path) -> Path:
     """Play a scene with processes."""
     placement = () if scene.placement is None else ("--placement", scene.placement)
-    manager = Manager(folder, "--emulate", CLUSTER, "--policy", scene.policy, *placement).start()
+    manager = Manager(folder, "--emulate", CLUSTER, "--policy", scene.policy, "--protect", "none", *placement).start()
     try:
         for number, part in enumerate(scene.parts):
             if part.at_s:

@@ -118,7 +118,7 @@ def test_submission_that_can_not_be_stored_is_withdrawn_and_cancellation_ends_th
     job = manager.submit("echo $$; exec sleep 600", resources={"gpus": 1})
     pid = pid_of(manager, job)
     before = {each["id"] for each in manager.client.jobs(all=True)}
-    large = {f"PAD_{number}": "x" * 30_000 for number in range(50)}
+    large = {f"PAD_{number}": "x" * 30_000 for number in range(30)}
     with no_growth(manager):
         refused: list[str] = []
         accepted = set()

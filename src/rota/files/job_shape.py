@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -21,6 +20,8 @@ MOST_TASKS = 4096
 MOST_TEXT = 65536
 MOST_PRIORITY = 1_000_000
 MOST_RESTARTS = 1000
+LONGEST_INTERVAL_S = 1e9
+"""Between two checkpoints that a job writes unasked."""
 STOP_SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
@@ -164,7 +165,7 @@ class CheckpointPart(FileModel):
     """Where progress is kept, how the job is told to save it, how long that may take, and how often it does unasked."""
 
     path: Text | None = None
-    interval: Annotated[Seconds, Field(lt=math.inf)] = 0.0
+    interval: Annotated[Seconds, Field(le=LONGEST_INTERVAL_S)] = 0.0
     grace: Seconds = 60.0
     signal: Literal["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT"] = "SIGTERM"
 

@@ -75,7 +75,7 @@ class Client:
 
     def submit(self, files: Json | Sequence[Json], *, key: str | None = None, held: bool = False) -> list[str]:
         """Submit a job, or several together; return their ids."""
-        headers = {} if key is None else {"Idempotency-Key": key}
+        headers = {"Idempotency-Key": key or os.urandom(16).hex()}  # so that it can be sent again if it got lost
         answer = self._call("POST", f"/jobs?held={str(held).lower()}", files, headers)
         return [str(name) for name in answer["ids"]]
 
@@ -241,7 +241,7 @@ class Client:
                 raise _not_trusted(self.url, error) from error
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
-                if reused and not fresh and method == "GET":
+                if reused and not fresh and (method == "GET" or "Idempotency-Key" in given):
                     continue
                 raise Unavailable(
                     f"the manager at {self.url} does not answer: {error or type(error).__name__}"

@@ -82,5 +82,8 @@ def answer_all(answer: Callable[[Json], Json]) -> None:
             reply = {"error": str(error)}
         except DBAPIError as error:
             reply = {"error": f"the database can't be read now: {' '.join(str(error.orig).split())}"}
-        sys.stdout.write(f"{json.dumps(reply)}\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(f"{json.dumps(reply)}\n")
+            sys.stdout.flush()
+        except BrokenPipeError:  # the manager is gone
+            os._exit(0)

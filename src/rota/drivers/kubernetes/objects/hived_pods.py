@@ -42,7 +42,7 @@ def notes_of(annotations: Mapping[str, str], pod: str) -> dict[str, str]:
     if group is not None and not isinstance(group, dict):
         raise RotaError(f"{REQUEST}: affinityGroup is {str(group)[:60]!r}; it must be a mapping of fields to values")
     if group:
-        members = group.get("members") or ()
+        members = group.get("members") or []
         if not isinstance(members, list) or not all(isinstance(member, dict) for member in members):
             raise RotaError(f"{REQUEST}: affinityGroup.members must be a list of mappings")
         notes[PREFIX + "job"] = str(group.get("name") or pod)

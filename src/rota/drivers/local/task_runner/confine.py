@@ -46,8 +46,10 @@ def private_mounts(order: Json) -> None:
     _call("unshare", ctypes.c_int(CLONE_NEWNS))
     _mount(None, "/", None, MS_REC | MS_SLAVE)
     kept = [(path, os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY)) for path in order.get("kept", ())]
-    for source, target in order.get("binds", ()):
-        _mount(source, target, None, MS_BIND)
+    binds = [(os.open(source, os.O_PATH | os.O_DIRECTORY), target) for source, target in order.get("binds", ())]
+    for folder, target in binds:  # opened before: a source may lie below what another one covers
+        _mount(f"/proc/self/fd/{folder}", target, None, MS_BIND)
+        os.close(folder)
         _mount(None, target, None, MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV)
     for path, folder in kept:
         _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND)
