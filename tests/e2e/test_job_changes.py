@@ -101,10 +101,17 @@ def test_job_without_forecast_says_why(busy: Manager) -> None:
     waits = busy.submit("true", resources={"gpus": 2})
 
     busy.client.act(kept, "cancel")
-    said = {job_id: busy.client.why(job_id)["no_forecast"] for job_id in (first, kept, held)}
-    assert said == {first: "it has started", kept: "it is being cancelled", held: "it is held; release it first"}
+    said = {job_id: busy.client.why(job_id)["expected"] for job_id in (first, kept, held)}
+    assert all(each["usual"] is None and each["reason"] for each in said.values()), said
     assert busy.client.why(waits)["expected"]["usual"] is not None
-    assert busy.client.why(waits)["no_forecast"] is None
+
+
+def test_ended_job_with_secrets_is_not_requeued(busy: Manager) -> None:
+    job_id = busy.client.submit({"run": "true", "env": {"KEY": {"secret": "hush"}}})[0]
+    busy.wait(job_id)
+
+    with pytest.raises(Refused, match="had secrets, which were deleted at its end"):
+        busy.client.post(f"/jobs/{job_id}/requeue")
 
 
 def test_options_of_submit_reach_the_job(busy: Manager) -> None:

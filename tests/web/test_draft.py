@@ -26,7 +26,7 @@ def test_dates_become_text() -> None:
     ("text", "message"),
     [
         ("[1, 2]", "job: must be a mapping of fields to values"),
-        ("run: &a [*a]", "job: can't be written as JSON"),
+        ("run: &a [*a]", "the alias \\*a repeats what it is in"),
         ("? [1, 2]\n: run", "job"),
         ("run: !!binary aGk=", "is not a value that a job file can hold"),
     ],

@@ -33,7 +33,7 @@ COUNT_S = 0.1
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
     """A manager with 16 devices and 10,000 jobs."""
-    made = Manager(tmp_path_factory.mktemp("crowded"), "--emulate", "gpu=16/4").start()
+    made = Manager(tmp_path_factory.mktemp("crowded"), "--emulate", "gpu=16/4", "--tenants", ",".join(TENANTS)).start()
     crowd(made)
     yield made
     made.kill()  # cancelling the jobs one by one would take longer than the tests

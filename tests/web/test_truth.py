@@ -48,7 +48,7 @@ def test_page_shows_coverage_errors_and_groups(desk: Window) -> None:
     expect(coverage.locator(".tile-value")).to_have_text(re.compile(r"\d+ %"))
     by_policy = page.get_by_role("table", name="By policy")
     expect(by_policy.get_by_role("row", name="fifo:backfill=true")).to_contain_text("%")
-    expect(by_policy.get_by_role("row", name="priority")).to_contain_text("%")
+    expect(by_policy.get_by_role("row", name=re.compile(r"^priority \d"))).to_contain_text("%")
     expect(page.get_by_role("table", name="By horizon")).to_contain_text("1 to 10 min")
     assert desk.errors == []
     assert desk.foreign_requests() == []

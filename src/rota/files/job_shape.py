@@ -20,6 +20,8 @@ MOST_TASKS = 4096
 MOST_TEXT = 65536
 MOST_PRIORITY = 1_000_000
 MOST_RESTARTS = 1000
+LONGEST_RUN_S = 1e10
+"""Three hundred years: more is a mistake."""
 LONGEST_INTERVAL_S = 1e9
 """Between two checkpoints that a job writes unasked."""
 STOP_SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT")
@@ -240,8 +242,8 @@ class JobFile(FileModel):
     elastic: ElasticPart | None = None
     depends_on: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
     deadline: Moment | None = None
-    time_limit: Annotated[Seconds, Field(gt=0)] | None = None
-    estimate: Seconds | None = None
+    time_limit: Annotated[Seconds, Field(gt=0, le=LONGEST_RUN_S)] | None = None
+    estimate: Annotated[Seconds, Field(le=LONGEST_RUN_S)] | None = None
     max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
     checkpoint: CheckpointPart | None = None
     preemptible: bool = False

@@ -27,6 +27,8 @@ MOST_SAMPLES = 64
 """How many of the latest samples of a group are used."""
 MOST_DEVIATIONS = 96
 """How many deviations of a level are used."""
+LARGEST_LOG = 23.0
+"""Run times that are off by more than this (a factor of ten billion) tell nothing."""
 PRIOR_SAMPLES = 2.0
 """How many samples a declaration, or what is assumed of all jobs, counts as."""
 OWN = 6.0
@@ -189,8 +191,8 @@ class RunTimes:
         mixture = self._mixture(job, command, base)
         share, place = uniforms(run, job.id)
         if done_s <= 0:
-            return scale * math.exp(mixture.draw(run, share, place))
-        return max(scale * math.exp(mixture.draw_beyond(run, math.log(done_s / scale), share, place)), done_s)
+            return scale * _exp(mixture.draw(run, share, place))
+        return max(scale * _exp(mixture.draw_beyond(run, math.log(done_s / scale), share, place)), done_s)
 
     def _mixture(self, job: Job, command: str, base: _Base) -> _Mixture:
         key = (base, job.user or job.tenant, job.name, command, job.gpu_milli)
@@ -312,3 +314,8 @@ def _by_size(run: PastRun, base: _Base) -> Keys:
         ((base, "size", size), "size"),
         ((base, "user and size", owner, size), "user and size"),
     )
+
+
+def _exp(log: float) -> float:
+    """The factor of a logarithm, within what run times can be."""
+    return math.exp(min(max(log, -LARGEST_LOG), LARGEST_LOG))

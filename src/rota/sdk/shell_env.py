@@ -17,6 +17,8 @@ PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_*", "LA
 """What is passed on by default, to a manager on this machine; `*` stands for any rest of a name."""
 KEPT_BACK = ("ROTA_*", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_", "XDG_RUNTIME_DIR")
 """What is passed on only by name: it is the shell's own, the task's, or a secret of Rota."""
+OWN = ("ROTA_*",)
+"""Never passed on, not even by name: a token would be readable by all who see the job."""
 MOST = 900
 """A job file has at most 1,000 variables, and these are not the only ones."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -37,7 +39,9 @@ def shell_variables(wanted: str, environ: Mapping[str, str] | None = None, *, ur
     for pattern in patterns:
         if not _NAME.fullmatch(pattern.removesuffix("*")):
             raise RotaError(f"--env-from-shell is {wanted!r}; write all, none, or names such as PATH,CUDA_*")
-    return _passable({name: value for name, value in given.items() if _matches(name, patterns)})
+    return _passable(
+        {name: value for name, value in given.items() if _matches(name, patterns) and not _matches(name, OWN)}
+    )
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

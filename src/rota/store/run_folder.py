@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rota.core.errors import RotaError
 from rota.core.model.job import JobId
 
 Json = dict[str, Any]
@@ -26,11 +27,14 @@ _NOT_WHAT_IT_SHOULD_BE = (OSError, ValueError, KeyError, TypeError, AttributeErr
 def mark_of(home: Path) -> str:
     """Return what tells the tasks of this folder from all others on the machine: made once and kept."""
     path = home / "mark.json"
-    known = read_json(path)
-    if known is None:
-        known = {"mark": secrets.token_hex(8)}
-        write_json(path, known)
-    return str(known["mark"])
+    try:
+        known = read_json(path)
+        if known is None:
+            known = {"mark": secrets.token_hex(8)}
+            write_json(path, known)
+        return str(known["mark"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RotaError(f"{path} is damaged; delete it if no task of this manager runs any more") from error
 
 
 def attempt_folder(home: Path, job_id: JobId, attempt: int) -> Path:

@@ -58,7 +58,7 @@ class EndedStreams:
         self._service = service
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Forward a request; a response in several parts is watched from its first part on."""
+        """Forward a request; its response is watched from its headers on, for a stream may be silent for long."""
         task = asyncio.current_task()
         assert task is not None, "a request is answered by a task"
         if scope["type"] != "http" or not scope["path"].startswith("/api/"):
@@ -78,7 +78,7 @@ class EndedStreams:
 
 
 class SentResponse:
-    """A response on its way; watched if it has several parts and its request came with a token."""
+    """A response on its way; watched if its request came with a token."""
 
     def __init__(self, send: Any, task: asyncio.Task[Any], authorization: bytes, service: Service) -> None:
         self._send = send
@@ -90,18 +90,23 @@ class SentResponse:
 
     async def send(self, message: Any) -> None:
         """Send a message of the response."""
-        if self._stop is None and self._authorization and message.get("more_body"):
-            self._begin()
+        if self._authorization and message["type"] == "http.response.start" and self._is_valid():
+            self._begin()  # what is not valid gets its refusal whole
+        elif self._stop is not None and not self._is_valid():
+            self._end()
+            await asyncio.sleep(0)  # where the cancellation takes effect
         await self._send(message)
 
     def _begin(self) -> None:
+        self._stop = self._service.watch.add(self._is_valid, self._end)
+
+    def _is_valid(self) -> bool:
         digest = digest_of(self._authorization.decode("latin-1").partition(" ")[2].strip())
+        return self._service.access.is_valid(digest)
 
-        def end() -> None:
-            self.ended = True
-            self._task.cancel()
-
-        self._stop = self._service.watch.add(lambda: self._service.access.is_valid(digest), end)
+    def _end(self) -> None:
+        self.ended = True
+        self._task.cancel()
 
     def stop(self) -> None:
         """Stop watching."""

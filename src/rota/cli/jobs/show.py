@@ -62,7 +62,8 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
         f"job {job} is {found.get('state_text') or explained['state']}" + (f": {neutral(sentence)}" if sentence else "")
     )
     if explained["expected"] is not None:
-        echo(expectation(explained["expected"]))
+        for line in expectation(explained["expected"]).splitlines():
+            echo(line)
     _show_resources(compared)
 
 

@@ -41,14 +41,12 @@ def usual_most_tasks() -> int:
 
 
 def refuse_too_many_tasks(file: JobFile, most_tasks: int) -> None:
-    """Raise a `RotaError` for a job whose tasks start together, have no devices, and are more than may run at once."""
-    roles = file.roles.values()
-    tasks = sum(role.count for role in roles) or file.full_size
-    has_devices = any(role.gpus for role in roles) if roles else bool(file.resources.gpus)
-    if file.gang and tasks > most_tasks and not has_devices:
+    """Raise a `RotaError` for a job whose tasks start together and are more than may run at once."""
+    tasks = sum(role.count for role in file.roles.values()) or file.full_size
+    if file.gang and tasks > most_tasks:
         raise RotaError(
-            f"job: its {tasks} tasks start together and request no GPUs; this machine runs at most {most_tasks} such "
-            "tasks at once (limits.tasks); ask for fewer, or write gang: false"
+            f"job: its {tasks} tasks start together; this machine starts at most {most_tasks} tasks together "
+            "(limits.tasks); ask for fewer, or write gang: false"
         )
 
 

@@ -312,6 +312,8 @@ class Requests:
             values = await asyncio.to_thread(self._records.spec, str(job_id))
             if values is None:
                 raise NotFound(f"there is no job {job_id!r}")
+            if _has_secrets(values):
+                raise Conflict(f"job {job_id} had secrets, which were deleted at its end; submit it again with them")
             values = {name: value for name, value in values.items() if name != "depends_on"}
             return (await self.submit([values], asker))[0]
         if live.state in (JobState.WAITING, JobState.HELD) or live.is_leaving:
@@ -373,3 +375,9 @@ class Requests:
         if live is None or live.state.is_final:
             raise Conflict(f"job {job_id} has ended already")
         return live.state
+
+
+def _has_secrets(values: Json) -> bool:
+    """Whether a job file has variables whose values are kept secret."""
+    parts = [values, *(values.get("roles") or {}).values()]
+    return any(isinstance(value, dict) for part in parts for value in (part.get("env") or {}).values())
