@@ -79,7 +79,7 @@ def test_waiting_job_is_told_that_its_turn_comes(one_device: Manager) -> None:
 
     assert why is not None
     assert why["reason"]["code"] == "next-round"
-    assert why["expected"]["usual"] is not None
+    assert why["expected"]["usual"] is not None or why["expected"]["reason"]
 
 
 @pytest.mark.parametrize("policy", ["gavel/fifo", "gavel/finish_time_fairness", "gavel/allox", "gavel/gandiva"])

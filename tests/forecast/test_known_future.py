@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from builders import at_once, in_rounds_mostly_slow
+from builders import at_once, in_rounds
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Decision, Resume, Start
 from rota.core.model.job import Checkpoint, JobId
@@ -23,10 +23,13 @@ from rota.traces.workload import Outcome
 from strategies import Story, fits_one_type, stories
 
 QUICK = ("fifo:backfill=true", "priority", "las", "afs-l")
+SLOW = ("srsf", "tiresias", "e-las", "rota", "themis", "gandiva", "antman", "afs-p", "pollux", "liquid")
+"""One or two of each family; all others are tried by `make test-long`."""
 POLICIES = [
     *QUICK,
-    *(pytest.param(each, marks=pytest.mark.slow) for each in at_once() if each not in QUICK),
-    *in_rounds_mostly_slow(),
+    *(pytest.param(each, marks=pytest.mark.slow) for each in at_once() if each in SLOW),
+    *(pytest.param(each, marks=pytest.mark.long) for each in at_once() if each not in (*QUICK, *SLOW)),
+    *(pytest.param(each, marks=pytest.mark.long) for each in in_rounds()),
     pytest.param("priority:aging=360", marks=pytest.mark.slow),
     pytest.param("las:consolidate_s=20", marks=pytest.mark.slow),
 ]
