@@ -57,7 +57,7 @@ def test_learned_estimate_is_given_where_it_is_trusted(manager: Manager) -> None
     told = found["spec"]["estimated"]["memory"]
     assert told["trusted"] is True
     assert told["error"] < 0.25
-    assert 210 * MIB < told["given"] < 700 * MIB
+    assert 210 * MIB < told["given"] < 1024 * MIB
     assert manager.wait(other)["spec"]["estimated"]["memory"]["trusted"] is False
 
 
