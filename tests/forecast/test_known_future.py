@@ -23,7 +23,7 @@ from rota.traces.workload import Outcome
 from strategies import Story, fits_one_type, stories
 
 QUICK = ("fifo:backfill=true", "priority", "las", "afs-l")
-SLOW = ("srsf", "tiresias", "e-las", "rota", "themis", "gandiva", "antman", "afs-p", "pollux", "liquid")
+SLOW = ("srsf", "themis", "gandiva")
 """One or two of each family; all others are tried by `make test-long`."""
 POLICIES = [
     *QUICK,

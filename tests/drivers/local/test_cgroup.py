@@ -246,6 +246,7 @@ def test_path_outside_of_the_mount_falls_back_to_its_top(tmp_path: Path, monkeyp
     assert found.parents["memory"].parent == kernel.top
 
 
+@pytest.mark.slow
 def test_fork_bomb_and_device_are_stopped_by_the_kernel(real: Cgroups) -> None:
     if {"pids", "devices"} - real.parents.keys():
         pytest.skip(f"not all controllers can be used here: {real.why}")

@@ -62,7 +62,7 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
         f"job {job} is {found.get('state_text') or explained['state']}" + (f": {neutral(sentence)}" if sentence else "")
     )
     if explained["expected"] is not None:
-        for line in expectation(explained["expected"]).splitlines():
+        for line in expectation(explained["expected"]):
             echo(line)
     _show_resources(compared)
 
@@ -123,7 +123,7 @@ _RESOURCES = (
 )
 
 
-def expectation(expected: dict[str, Any]) -> str:
+def expectation(expected: dict[str, Any]) -> list[str]:
     """When a job is expected to start and end, what that rests on, or why it is not known; a line each."""
     lines = []
     reason = expected.get("reason")
@@ -140,7 +140,7 @@ def expectation(expected: dict[str, Any]) -> str:
         lines.append(f"note: {reason}" if lines else f"no forecast: {reason}")
     if lines and expected.get("basis") and expected["earliest"] is not None:
         lines.append(f"it rests on: {expected['basis']}")
-    return "\n".join(lines)
+    return lines
 
 
 def _span(span: dict[str, Any]) -> str:

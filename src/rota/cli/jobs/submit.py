@@ -187,7 +187,7 @@ def _try_out(jobs: list[Json], server: str | None) -> int:
     if expected is None:
         echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
     else:
-        for line in expectation(expected).splitlines():
+        for line in expectation(expected):
             echo(line)
         if answer.get("reason"):
             echo(f"as things are, it {answer['reason']['sentence']}")

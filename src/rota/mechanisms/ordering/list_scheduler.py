@@ -59,8 +59,9 @@ class ListScheduler:
             if live.placement is not None:
                 index.unkeyed[live] = None
                 index.hold(live, state.inventory, state.now_s, resumes=True)
-                if live.run_since_s is not None:  # its key may change before the next plan
+                if live.run_since_s is not None:  # its key may change before the next plan, which looks again
                     index.key_holder(live, state.now_s)
+                    index.unkeyed[live] = None
             elif live.is_contending:
                 index.enqueue(live, state.now_s)
 
