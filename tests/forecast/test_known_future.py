@@ -23,7 +23,7 @@ from rota.traces.workload import Outcome
 from strategies import Story, fits_one_type, stories
 
 QUICK = ("fifo:backfill=true", "priority", "las", "afs-l")
-SLOW = ("srsf", "themis", "gandiva")
+SLOW = ("srsf", "tiresias", "e-las", "rota", "themis", "gandiva", "antman", "afs-p", "liquid")
 """One or two of each family; all others are tried by `make test-long`."""
 POLICIES = [
     *QUICK,
@@ -34,6 +34,8 @@ POLICIES = [
     pytest.param("las:consolidate_s=20", marks=pytest.mark.slow),
 ]
 
+SWAPS = "e-las"
+"""Jobs that start over can displace each other for ever under it: both are back in their first epoch each time."""
 NEVER_SAVES = Checkpoint(interval_s=math.inf)
 
 
@@ -88,7 +90,7 @@ def test_forecast_with_known_run_times_is_what_happens(policy: str, story: Story
     fitting = tuple(each for each in story.submissions if fits_one_type(each.job, story.cluster, story.placement))
     kept = {each.job.id for each in fitting}
     fitting = tuple(
-        replace(each, job=replace(each.job, checkpoint=NEVER_SAVES)) if number % 3 == 1 else each
+        replace(each, job=replace(each.job, checkpoint=NEVER_SAVES)) if number % 3 == 1 and policy != SWAPS else each
         for number, each in enumerate(fitting)
         if set(each.job.depends_on) <= kept
     )
