@@ -10,6 +10,8 @@ import pytest
 from rota.cli.main import status
 from rota.estimate.observations import read_observations, with_label
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:

@@ -17,6 +17,8 @@ from rota.estimate.forest import LabelFit, folds_by, reach
 from rota.estimate.model_file import read_estimator, write_estimator
 from rota.estimate.observations import Observation, Value, observation, read_observations
 
+pytestmark = pytest.mark.slow
+
 
 def _trained(model: str, batch: float, optimizer: str, noise: float = 1.0) -> Observation:
     """A run whose memory follows the law exactly but for noise."""

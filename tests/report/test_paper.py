@@ -16,6 +16,8 @@ from report.histories import run_report, sub
 from rota.cli.main import status
 from rota.report.html import write_report
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed: pip install 'rota[figures]'")
 
 JOBS = [sub(f"j{i}", 5.0 * i, 20.0 + 10 * (i % 5), gpus=1 + i % 3, tenant=f"team-{i % 2}") for i in range(12)]
