@@ -61,7 +61,7 @@ test: setup ## run every test; skipped tests state why
 	@$(BIN)/python -m pytest $(WORKERS) -rs
 
 test-fast: setup ## run the tests that take less than a tenth of a second each, in half a minute
-	@$(BIN)/python -m pytest $(WORKERS) -p no:schemathesis -m 'not slow' --ignore=tests/e2e --ignore=tests/web --ignore=tests/attacks
+	@$(BIN)/python -m pytest $(WORKERS) -p no:schemathesis -m 'not slow' --ignore=tests/e2e --ignore=tests/web --ignore=tests/attacks --ignore=tests/docs
 
 test-long: setup ## search for rare faults for minutes: every policy through many random histories
 	@$(BIN)/python -m pytest $(WORKERS) --long -m long
