@@ -485,7 +485,7 @@ def test_maintainer_acts_on_all_jobs_of_its_tenant_and_no_other(lab: Lab) -> Non
             "/jobs",
             {"run": "true", "tenant": "nosuch"},
             marks=pytest.mark.attack(
-                "an admin's job under a name that nobody limits", stopped_by="unknown tenants are refused"
+                "an admin's job under a name without limits", stopped_by="unknown tenants are refused"
             ),
         ),
         pytest.param(

@@ -45,6 +45,7 @@ def test_a_failing_step_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert lines[-1] == "6 of 7 steps as expected"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_the_peers_scenarios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = data() / name

@@ -33,6 +33,7 @@ def through_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
+@pytest.mark.slow
 @given(job=jobs(3, 3), labels=st.lists(st.tuples(st.text(), st.text())), name=st.text())
 def test_jobs(job: Job, labels: list[tuple[str, str]], name: str) -> None:
     labelled = replace(job, labels=tuple(labels), name=name)

@@ -108,6 +108,7 @@ def test_policies_that_see_plans_use_the_other_type_with_more_devices() -> None:
         assert sum(completion_s(free, policy).values()) < sum(completion_s(fixed, policy).values())
 
 
+@pytest.mark.slow
 def test_table_of_a_run_can_be_read_again(tmp_path: Path) -> None:
     found = loaded([job("a", 4, "gpt-7.5b", (2, 16)), job("b", 2, "resnet50")])
     table = found.speeds.profiles

@@ -43,6 +43,7 @@ def test_flat_curve_stays_flat_far_away(noise: float, places: tuple[int, ...]) -
         assert curve.at(1024) == pytest.approx(5, rel=0.1), curve
 
 
+@pytest.mark.slow
 def test_four_clean_places_are_enough_for_a_term() -> None:
     curve = fit_curve([(x, 1 + 8 / x) for x in PLACES[:4]])
 

@@ -83,6 +83,7 @@ class Course:
         return submission.target, submission.outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(deadline=None, max_examples=6)
 @given(story=stories())

@@ -126,6 +126,7 @@ def test_bad_experience_is_refused(tmp_path: Path) -> None:
         Experience.load(path)
 
 
+@pytest.mark.slow
 def test_linear_model_avoids_whom_it_saw_to_be_slow_beside() -> None:
     seen = collect(WorkloadShape(servers=3, jobs_per_server=8), 6, 1, KIND_NAMES)
 

@@ -79,6 +79,7 @@ def exhaustive(batch: PlacementBatch) -> float:
     return min(scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_program_and_search_find_the_least_of_all_layouts(seed: int) -> None:
     batch = batch_of(SMALL, some_jobs(random.Random(seed), 5), seed, busy=0.2)
@@ -122,6 +123,7 @@ def test_search_is_never_worse_and_the_same_again_for_a_seed() -> None:
         assert one.score <= first.score
 
 
+@pytest.mark.slow
 def test_the_cost_kept_along_the_way_is_that_of_the_placements() -> None:
     batch = batch_of(LARGE, some_jobs(random.Random(1), 20), 1, busy=0.3)
     first = best_fit(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -272,6 +273,7 @@ def test_jobs_are_moved_together_to_make_room_on_one_node() -> None:
     assert decisions == [stop("y", Cause.MOVED), start("y", on("n1", [1])), start("high", on("n2", 2))]
 
 
+@pytest.mark.slow
 def test_nobody_moves_when_everybody_fits() -> None:
     for policy in at_once():
         world = World(gpus=4, nodes=2, policy=policy)

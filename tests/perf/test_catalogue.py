@@ -38,6 +38,7 @@ def test_published_figures_are_numbers_that_grow_with_devices(model: str) -> Non
         assert all(after > 0.8 * before for before, after in pairwise(speeds)), kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "kind"), ALL)
 def test_speed_is_positive_just_where_the_model_fits(model: str, kind: DeviceType) -> None:
     for devices in (1, 2, 3, 8, 64):

@@ -97,6 +97,7 @@ def _error(values: Floats) -> float:
     return error.median
 
 
+@pytest.mark.slow
 def test_held_out_error_is_near_the_true_one() -> None:
     truth = low_rank(40, 20, 1, 3) + np.random.default_rng(3).normal(0, 0.2, (40, 20))
     seen = hidden(truth, 0.5, 3)

@@ -67,6 +67,7 @@ def test_same_seed_tells_the_same(part: float, seed: int) -> None:
     assert spec.estimate(table()) == spec.estimate(table())
 
 
+@pytest.mark.slow
 def test_what_is_known_is_told_as_it_is() -> None:
     truth = table()
 
@@ -172,6 +173,7 @@ def test_observed_pair_is_its_own_figure() -> None:
     assert speeds.rate(kind, one, devices) == alone
 
 
+@pytest.mark.slow
 def test_what_is_seen_mends_other_guesses() -> None:
     """With all of the fast type seen, what the slow one was guessed at moves towards the truth."""
     truth = table()

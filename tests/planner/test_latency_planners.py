@@ -115,6 +115,7 @@ def test_memory_spreads_operators_over_devices() -> None:
         assert len(plan.stages) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["pesto", "baechi"])
 @pytest.mark.parametrize("seed", range(6))
 def test_plans_are_whole_and_worth_what_they_say(planner: str, seed: int) -> None:

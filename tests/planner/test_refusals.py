@@ -79,6 +79,7 @@ def test_operators_without_time_are_planned_by_dapple() -> None:
     assert "speed-up over one device 1.00" in plan.notes[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["max-load", "linear", "pesto", "baechi"])
 def test_devices_beyond_the_number_of_operators_cost_nothing(name: str) -> None:
     problem = problem_of([operator("a"), operator("b")], [(0, 1)], machines(2000, 2000))

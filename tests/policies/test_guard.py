@@ -120,6 +120,7 @@ def test_protected_jobs_keep_their_devices_at_length(policy: str, story: Story) 
     live_through(story, guarded(policy))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["priority", "las", "srtf"])
 @given(story=stories())
 @settings(max_examples=15, deadline=None)
@@ -192,6 +193,7 @@ def test_published_policies_protect_no_job_by_default() -> None:
 # -- no job starves ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     length_s=st.floats(1.0, 5000.0),
     min_run_s=st.floats(1.0, 60.0),

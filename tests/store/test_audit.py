@@ -24,6 +24,7 @@ def entry(number: int) -> dict[str, object]:
     return {"at_s": float(number), "who": "ada", "what": "submit", "thing": str(number), "detail": "x"}
 
 
+@pytest.mark.slow
 def test_entries_of_an_older_rota_are_chained(tmp_path: Path) -> None:
     path = tmp_path / "rota.db"
     with closing(sqlite3.connect(path)) as database:

@@ -73,6 +73,7 @@ def test_generated_workload_survives_its_own_checks(tmp_path: Path, kind: str) -
     assert read_trace(tmp_path / "jobs.jsonl").submissions == workload.submissions
 
 
+@pytest.mark.slow
 @each_kind
 def test_every_job_trains_a_model_of_the_catalogue(kind: str) -> None:
     models = Counter(entry.job.model for entry in generate(kind, jobs=4000, seed=2).submissions)

@@ -18,7 +18,7 @@ PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_*", "LA
 KEPT_BACK = ("ROTA_*", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_", "XDG_RUNTIME_DIR")
 """What is passed on only by name: it is the shell's own, the task's, or a secret of Rota."""
 OWN = ("ROTA_*",)
-"""Never passed on, not even by name: a token would be readable by all who see the job."""
+"""Never passed on, not even by name: a token would be readable for all users of the tenant."""
 MOST = 900
 """A job file has at most 1,000 variables, and these are not the only ones."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

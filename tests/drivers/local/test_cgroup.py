@@ -139,6 +139,7 @@ def test_without_cgroups_it_says_why(tmp_path: Path, cgroup: str, mounts: str, w
     assert str(found) == "watched"
 
 
+@pytest.mark.slow
 def test_own_folder_is_found_where_only_part_of_the_tree_is_mounted(tmp_path: Path) -> None:
     """As in a container: the mount shows the container's own cgroup as its root."""
     at = tmp_path / "fs"

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from rota.core.engine.driver import ExitDetail
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, Event, JobEnded, Stopped
@@ -97,6 +99,7 @@ def test_single_start_is_immediate(tmp_path: Path) -> None:
     assert bench.started == ["a"]
 
 
+@pytest.mark.slow
 def test_many_starts_are_spread_over_turns(tmp_path: Path) -> None:
     bench = Bench(tmp_path, most_tasks=100, takes_s=TURN_S / 2)
     for number in range(12):

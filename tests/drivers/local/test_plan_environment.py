@@ -84,6 +84,7 @@ def test_submission_is_refused_where_the_model_fits_on_nothing_it_may_have() -> 
     assert within_memory(job("resnet50"), CLUSTER) == job("resnet50")
 
 
+@pytest.mark.slow
 def test_submission_gets_the_sizes_that_fit() -> None:
     sized = within_memory(job("gpt-18b", 1, 1, (1, 16)), CLUSTER)
     assert sized.elastic == Elastic(min_tasks=4, max_tasks=16)

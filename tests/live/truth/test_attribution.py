@@ -29,6 +29,7 @@ def journal_of(tmp_path: Path, submissions: list[Submission], policy: str) -> tu
     return path, {row.id: row.start_s or 0.0 for row in found.history.jobs}
 
 
+@pytest.mark.slow
 def test_wrong_estimates_explain_the_error(tmp_path: Path) -> None:
     """Every job runs three times as long as it declares, and nothing arrives later that matters."""
     jobs = [

@@ -11,6 +11,7 @@ from rota.traces import write_trace
 from rota.traces.generators import generate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elastic", [0.0, 1.0], ids=["fixed", "elastic"])
 def test_journal_replays(tmp_path: Path, elastic: float, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "jobs.csv"
