@@ -67,7 +67,7 @@ test-long: setup ## search for rare faults for minutes: every policy through man
 	@$(BIN)/python -m pytest $(WORKERS) --long -m long
 
 chaos: setup ## the kill tests in full, also on Kubernetes; a full disk, clock steps, PostgreSQL killed, no descriptors, reused ids
-	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_machine.py tests/attacks/test_reused_ids.py tests/attacks/test_damaged_database.py tests/e2e/kubernetes/test_faults.py -rs
+	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_machine.py tests/e2e/test_database_away.py tests/attacks/test_reused_ids.py tests/attacks/test_damaged_database.py tests/e2e/kubernetes/test_faults.py tests/e2e/kubernetes/test_hardened.py -rs
 
 soak: setup ## 30 minutes of random users, kills and cancellations (SOAK_MINUTES=5 for less); writes docs/explain/reliability.md
 	$(BIN)/python tools/soak.py

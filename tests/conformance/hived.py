@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.pods import Answer, Bind, PodFront, PodRefused, PodSpec, Preempt, Question, Wait
+from conformance.pod_types import Answer, Bind, PodRefused, PodSpec, Preempt, Question, Wait
+from conformance.pods import PodFront
 from rota.core.errors import RotaError
 from rota.files.hived import read_cell_plan
 from rota.tenancy.cells.tree import Physical, ancestor

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from conformance.hived import Replay, main, pod_spec, started
-from conformance.pods import Bind, PodFront, PodRefused, Preempt, Question, Wait
+from conformance.pod_types import Bind, PodRefused, Preempt, Question, Wait
+from conformance.pods import PodFront
 from rota.tenancy.cells.check import check_cells
 
 OWN = Path(__file__).parent / "own" / "scenarios.json"

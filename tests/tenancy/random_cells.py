@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from conformance.pods import Bind, PodFront, PodRefused, PodSpec, Preempt, Question, Wait
+from conformance.pod_types import Bind, PodRefused, PodSpec, Preempt, Question, Wait
+from conformance.pods import PodFront
 from rota.core.model.cells import CellTypeName, PinnedId
 from rota.core.model.job import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.check import check_cells
