@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,10 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from attacks.logins import by_device, logged_in
 from attacks.session_calls import TimedStream, ask, post_form
-from attacks.single_sign_on import ADA, Provider, begin, finish, is_logged_in, manager_for, provider, running
+from attacks.single_sign_on import ADA, Provider, begin, finish, is_logged_in, manager_for, provider
 from managers import Manager, eventually
-from rota.cli.main import status
 from rota.sdk.client import Client, Refused
 
 attack = pytest.mark.attack
@@ -39,28 +38,6 @@ def manager(shared_idp: Provider, tmp_path_factory: pytest.TempPathFactory) -> I
     made = manager_for(tmp_path_factory.mktemp("sso"), shared_idp.issuer)
     yield made
     made.clean_up()
-
-
-def logged_in(manager: Manager) -> str:
-    """Log in as a browser does; return the Cookie header."""
-    begun = begin(manager)
-    answer = finish(manager, begun.callback, begun.cookie)
-    assert answer.status == 200, answer.text
-    return f"rota_session={answer.cookie('rota_session')}"
-
-
-def by_device(manager: Manager, idp: Provider) -> dict[str, Any]:
-    """Log in as the command line does; return the session."""
-    anonymous = Client(manager.client.url, "none")
-    begun = anonymous.post("/login/device")
-    assert anonymous.post("/login/device/poll", {"handle": begun["handle"]}) == {"state": "pending"}
-    idp.control(device="approved")
-
-    def polled() -> dict[str, Any]:
-        found: dict[str, Any] = anonymous.post("/login/device/poll", {"handle": begun["handle"]})
-        return found if "token" in found else {}
-
-    return eventually(polled, within_s=10, every_s=0.2)
 
 
 # -- what works -----------------------------------------------------------------------------------
@@ -124,40 +101,6 @@ def test_refresh_follows_the_claims_and_ends_with_the_provider(manager: Manager,
         return False
 
     eventually(is_over, within_s=10)
-
-
-def test_provider_from_pypi_logs_users_in(tmp_path: Path) -> None:
-    """The whole login against oidc-provider-mock, an independent provider (it has no device flow)."""
-    program = (
-        "import os, sys, threading; os.environ['AUTHLIB_INSECURE_TRANSPORT'] = '1'\n"
-        "import oidc_provider_mock\n"
-        "with oidc_provider_mock.run_server_in_thread() as server:\n"
-        "    print(server.server_port, flush=True); threading.Event().wait()\n"
-    )
-    with running([sys.executable, "-c", program]) as address:
-        issuer = address.replace("127.0.0.1", "localhost")
-        claims = {"preferred_username": "grace", "groups": ["admins"]}
-        assert (
-            ask(issuer, "PUT", "/users/u-7", json.dumps(claims).encode(), Content_Type="application/json").status == 204
-        )
-        manager = manager_for(tmp_path, issuer)
-        try:
-            away = ask(manager.client.url, "GET", "/login/oidc")
-            place = urlsplit(away.headers["location"])
-            confirmed = post_form(issuer, f"{place.path}?{place.query}", sub="u-7")
-            assert confirmed.status == 302, confirmed.text
-            cookie = f"rota_login={away.cookie('rota_login')}"
-            answer = finish(manager, confirmed.headers["location"], cookie)
-            assert answer.status == 200, answer.text
-            page = ask(manager.client.url, "GET", "/audit-log", Cookie=f"rota_session={answer.cookie('rota_session')}")
-            assert "Only admins" not in page.text
-            entry = manager.client.get("/audit?what=login&limit=1")[0]
-            assert (entry["who"], entry["detail"].split(";")[0]) == ("grace", "grace admin")
-
-            replayed = finish(manager, confirmed.headers["location"], cookie)
-            assert replayed.status == 401
-        finally:
-            manager.clean_up()
 
 
 # -- forged ID tokens -----------------------------------------------------------------------------
@@ -433,46 +376,3 @@ def test_logout_ends_the_session_everywhere(manager: Manager, idp: Provider) -> 
     with pytest.raises(Refused) as refused:
         client.nodes()
     assert refused.value.status == 401
-
-
-def refusal_of_up(folder: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the one line with which `rota up` refuses settings."""
-    code = status(["up", "--port", "0", "--emulate", "gpu=1/1", "--data", str(folder / "data"), "--oidc", str(file)])
-    told = capsys.readouterr().err
-    assert (code, told.count("\n")) == (2, 1)
-    return told
-
-
-# -- settings -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        pytest.param(
-            {"issuer": "http://idp.example.org"},
-            "is not an https:// URL",
-            marks=attack("listens to the provider's answers", stopped_by="providers need https"),
-        ),
-        ({"roles": {"god": ["x"]}}, "roles.god"),
-        ({"client_secret_file": "nowhere"}, "can't be read"),
-        ({"issuer": "https://idp.example.org", "colour": 1}, "unknown field colour"),
-    ],
-)
-def test_bad_settings_are_refused_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], values: dict[str, Any], told: str
-) -> None:
-    file = tmp_path / "oidc.json"
-    usual = {"issuer": "https://idp.example.org", "client_id": "rota", "roles": {"member": ["*"]}}
-    file.write_text(json.dumps({**usual, **values}))
-    assert refusal_of_up(tmp_path, file, capsys).count(told) == 1
-
-
-@attack("reads the client's secret as another user", stopped_by="a secret that others can read is refused")
-def test_secret_that_others_can_read_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "secret").write_text("x")
-    (tmp_path / "secret").chmod(0o644)
-    file = tmp_path / "oidc.json"
-    values = {"issuer": "https://idp.example.org", "client_id": "rota", "roles": {"member": ["*"]}}
-    file.write_text(json.dumps({**values, "client_secret_file": "secret"}))
-    assert "can be read by other users" in refusal_of_up(tmp_path, file, capsys)
