@@ -31,7 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
 
 
 def change(database: sqlite3.Connection) -> None:
-    database.execute("UPDATE audit SET who = 'somebody-else' WHERE n = 4")
+    database.execute("UPDATE audit SET who = 'another user' WHERE n = 4")
 
 
 def change_time(database: sqlite3.Connection) -> None:

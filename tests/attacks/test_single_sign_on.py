@@ -292,7 +292,7 @@ CLAIMS: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_claims_without_rights_are_refused(
     manager: Manager, idp: Provider, claims: dict[str, Any], refusal: str
 ) -> None:
-    logged_in(manager)  # as ada, to whom the name belongs from then on
+    logged_in(manager)  # as ada, the owner of the name from then on
     idp.control(claims=claims)
     begun = begin(manager)
 
