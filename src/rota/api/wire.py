@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from rota.core.engine.preemption_guard import can_resume
 from rota.core.messages.reasons import Reason
 from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount
@@ -91,6 +92,9 @@ class JobOut(BaseModel):
     array: ArrayOut | None = None
     spec: dict[str, Any] | None = None
     nodes: list[str] | None = None
+    if_preempted: str | None = Field(
+        None, description="What a preemption does to the work of a job that has not ended: `resumes` or `starts over`."
+    )
     progress: dict[str, Any] | None = Field(None, description="The progress that the job reports through the SDK.")
     usage: dict[str, float] | None = Field(None, description="The resource usage of the latest attempt.")
 
@@ -204,6 +208,8 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
     if whole:
         out["spec"] = masked(spec)
         out["nodes"] = []
+        if live is not None:
+            out["if_preempted"] = "resumes" if can_resume(live.job) else "starts over"
         if live is not None and live.held:
             nodes = control.state.inventory.nodes
             out["nodes"] = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))

@@ -168,7 +168,6 @@ class SuspendingAttempts:
         if order.job.id in self._held:  # else its processes have ended meanwhile
             self._gpu_bytes[order.job.id] = self._bytes_of(order.job.id)
             self.memory.hold(order.job.id)
-            self._inner.suspend(order.job.id, {"swap": True})
         self._look_again()
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:
