@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from rota.core.engine.preemption_guard import can_resume
 from rota.core.messages.reasons import Reason
+from rota.core.model.job import JobId, JobState
 from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
@@ -209,11 +210,26 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         out["spec"] = masked(spec)
         out["nodes"] = []
         if live is not None:
-            out["if_preempted"] = "resumes" if can_resume(live.job) else "starts over"
+            note = control.kept[row.id].not_suspended
+            lost = f"starts over: {note}" if note else "starts over"
+            out["if_preempted"] = "resumes" if can_resume(live.job) else lost
         if live is not None and live.held:
             nodes = control.state.inventory.nodes
             out["nodes"] = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))
     return out
+
+
+def host_memory_note(waiting: JobId, control: Control) -> str:
+    """Return which jobs would make room for a waiting one if the host had memory for what they hold on GPUs."""
+    mine = control.state.jobs.get(waiting)
+    if mine is None or mine.state is not JobState.WAITING:
+        return ""
+    notes = [
+        f"; job {live.job.id} can't be suspended for it: {why}"
+        for live in control.state.jobs.values()
+        if live.placement and live.job.priority < mine.job.priority and (why := control.kept[live.job.id].not_suspended)
+    ]
+    return "".join(notes[:3])
 
 
 def _tasks(spec: Json) -> int:

@@ -153,6 +153,8 @@ class Control:
         elif isinstance(event, Stopped) and self.state.jobs[event.job_id].stopping is Cause.TIME_LIMIT:
             record = self.kept[event.job_id]
             record.message, record.failure = "it reached its time limit", Cause.TIME_LIMIT.value
+        elif isinstance(event, CheckpointChanged):
+            self.kept[event.job_id].not_suspended = detail.message
         self._put(LoopEntry([event]))
 
     def _retry_with_more_memory(self, event: JobEnded, detail: ExitDetail) -> tuple[Event, ExitDetail]:

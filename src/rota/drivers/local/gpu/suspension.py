@@ -49,6 +49,7 @@ from rota.store.run_folder import Json, attempt_folder, read_json, write_json
 log = logging.getLogger("rota.drivers.local")
 LOOK_S = 2.0
 """Between two looks at jobs that wait suspended, and at those for which host memory lacked."""
+GIB = 2**30
 HELD_FILE = "held.json"
 _LEAVES = frozenset({Cause.PREEMPTED, Cause.MOVED})
 _OVER = (JobEnded, Stopped, Interrupted, StartFailed)
@@ -84,6 +85,8 @@ class SuspendingAttempts:
         self._coming: set[JobId] = set()
         self._lost: set[JobId] = set()
         """Jobs whose suspended processes have ended: they start over although the engine counts their work."""
+        self._short: set[JobId] = set()
+        """Running jobs for which host memory lacks."""
         self._timer: Any = None
 
     def attach(self, inner: AttemptController) -> None:
@@ -167,7 +170,7 @@ class SuspendingAttempts:
         self._inner.find(replace(order, placement=before))
         if order.job.id in self._held:  # else its processes have ended meanwhile
             self._gpu_bytes[order.job.id] = self._bytes_of(order.job.id)
-            self.memory.hold(order.job.id)
+            self.memory.hold(order.job.id, self._gpu_bytes[order.job.id])
         self._look_again()
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:
@@ -211,20 +214,25 @@ class SuspendingAttempts:
         """Book host memory for a running job, and tell the engine whether it can be suspended."""
         held = self._gpu_bytes[job_id]
         if held and self.memory.book(job_id, held):
+            self._short.discard(job_id)
             self._tell_checkpoint(job_id, Checkpoint(interval_s=0.0, grace_s=self._rates.rates.suspend_s(held)))
             return
-        self.memory.release(job_id)
-        self._tell_checkpoint(job_id, None)
+        if job_id in self._short:
+            return
+        free = self.memory.free_bytes()
+        why = f"its {held / GIB:.1f} GiB of GPU memory don't fit into the {free / GIB:.1f} GiB of free host memory"
+        self._tell_checkpoint(job_id, None, why if held else "")
         if held:
+            self._short.add(job_id)
             self._look_again()
 
-    def _tell_checkpoint(self, job_id: JobId, checkpoint: Checkpoint | None) -> None:
+    def _tell_checkpoint(self, job_id: JobId, checkpoint: Checkpoint | None, why: str = "") -> None:
         live = self._state.jobs.get(job_id)
         if live is None or live.job.checkpoint is None:
             return
         wanted = checkpoint or replace(live.job.checkpoint, interval_s=math.inf)
-        if checkpoint is not None or live.job.checkpoint.interval_s < math.inf:
-            self._answer(CheckpointChanged(job_id, replace(live.job, checkpoint=wanted)), ExitDetail())
+        event = CheckpointChanged(job_id, replace(live.job, checkpoint=wanted))
+        self._answer(event, ExitDetail(message=why))
 
     def _tell_memory(self) -> None:
         node = self._nodes[0]
@@ -262,6 +270,7 @@ class SuspendingAttempts:
         self._gpu_bytes.pop(job_id, None)
         self._leaving.discard(job_id)
         self._coming.discard(job_id)
+        self._short.discard(job_id)
 
     def _look_again(self) -> None:
         if self._timer is None:
@@ -277,10 +286,9 @@ class SuspendingAttempts:
                 self._forget(job_id)
                 self._inner.stop(job_id, Cause.CANCELLED)
                 self._tell_memory()
-        short = [job_id for job_id, held in self._gpu_bytes.items() if held and job_id not in self.memory]
-        for job_id in short:
+        for job_id in list(self._short):
             self._book(job_id)
-        if self._held or short:
+        if self._held or self._short:
             self._look_again()
 
     # -- attempts, folders and devices ---------------------------------------------------------------------
