@@ -220,7 +220,7 @@ def killed(lab: Lab) -> None:
 
 
 def turns(folder: Path) -> None:
-    """Let two jobs that don't fit together take turns beside a process that holds a part of the GPU."""
+    """Time-slice two jobs that don't fit together beside a process that holds a part of the GPU."""
     ballast = subprocess.Popen(
         [sys.executable, "-c", "import torch, time; x = torch.empty(60 << 30, dtype=torch.uint8, device='cuda'); "
          "print('there', flush=True); time.sleep(1000)"], stdout=subprocess.PIPE, text=True,
@@ -234,7 +234,7 @@ def turns(folder: Path) -> None:
         right = [(folder / f"turn{number}").read_text() for number in range(2)]
         out_s = lab.state(jobs[0]).get("swap_out_s") or 0.0
         seen = f"{' and '.join(end['state'] for end in ends)}, memory {' and '.join(right)}; a swap takes {out_s:.0f} s"
-        said("two jobs of 45 GiB take turns beside 60 GiB", seen, "both succeed", holds=right == ["right", "right"])
+        said("two jobs of 45 GiB time-sliced beside 60 GiB", seen, "both succeed", holds=right == ["right", "right"])
     finally:
         lab.manager.clean_up()
         ballast.kill()
