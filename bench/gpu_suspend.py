@@ -227,7 +227,7 @@ def turns(folder: Path) -> None:
     )  # fmt: skip
     assert ballast.stdout is not None
     ballast.stdout.readline()
-    lab = Lab(folder, "gandiva:quantum_s=15,pack=false")
+    lab = Lab(folder, "gandiva:quantum_s=10,pack=false,switching=1")
     try:
         jobs = [lab.submit("fill.py", 45, 20, folder / f"turn{number}") for number in range(2)]
         ends = [lab.wait(job, within_s=300.0) for job in jobs]
