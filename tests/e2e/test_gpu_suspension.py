@@ -120,8 +120,11 @@ def test_time_sliced_jobs_are_never_both_in_gpu_memory(cuda: CudaStandIn, tmp_pa
         eventually(lambda: can_resume(manager, one))
         other = submit(manager, cuda, tmp_path / "other", LONG)
 
+        on_host: set[int] = set()
+
         def both_end() -> bool:
             assert len(cuda.on_gpu()) <= 1
+            on_host.update(cuda.on_host())
             return {manager.state(one), manager.state(other)} == {"succeeded"}
 
         eventually(both_end, within_s=60)
@@ -129,4 +132,5 @@ def test_time_sliced_jobs_are_never_both_in_gpu_memory(cuda: CudaStandIn, tmp_pa
     finally:
         manager.clean_up()
 
+    assert len(on_host) == 2, "each has made room for the other"
     assert lives == ["".join(f"{step}\n" for step in range(LONG))] * 2
