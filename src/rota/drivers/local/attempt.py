@@ -62,6 +62,8 @@ class Attempt:
         self.given_up = ""
         """Why the driver stops it by itself, if it does."""
         self.ending = False
+        self.concludes = False
+        """Whether all of its tasks have ended and what is left of them is being removed."""
         self.resizes = False
         """Whether it continues a job that ran with another number of tasks before."""
         self.moves = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ PERIOD_US = 100_000
 LEAST_QUOTA_US = 1000
 """The kernel takes no smaller share of a period."""
 GONE_TRIES = 50
+GONE_TRY_S = 0.002
 _SWAP = {"memory.max": ("memory.swap.max", "0"), "memory.limit_in_bytes": ("memory.memsw.limit_in_bytes", "")}
 """By the file of a memory limit: the file that forbids to swap past it, and what to write there if not the limit."""
 
@@ -57,6 +58,10 @@ class NoCgroups:
 
     def remove(self, token: str) -> None:
         """There is nothing to remove."""
+
+    def removal(self, token: str) -> Iterator[float]:
+        """There is nothing to remove."""
+        return iter(())
 
     def sweep(self, known: Sequence[str]) -> None:
         """There is nothing to remove."""
@@ -115,8 +120,13 @@ class Cgroups:
 
     def remove(self, token: str) -> None:
         """Kill the processes left in a task's cgroup, and remove it."""
+        for wait_s in self.removal(token):
+            time.sleep(wait_s)
+
+    def removal(self, token: str) -> Iterator[float]:
+        """Do the same in steps; yields how long to wait before the next one."""
         for parent in dict.fromkeys(self.parents.values()):
-            _remove(parent / _name(token))
+            yield from _removal(parent / _name(token))
 
     def sweep(self, known: Sequence[str]) -> None:
         """Remove the cgroups of unknown tasks, and empty parent cgroups of this manager."""
@@ -125,7 +135,8 @@ class Cgroups:
             with contextlib.suppress(FileNotFoundError):
                 for folder in list(parent.iterdir()):
                     if folder.is_dir() and folder.name not in kept:
-                        _remove(folder)
+                        for wait_s in _removal(folder):
+                            time.sleep(wait_s)
             with contextlib.suppress(OSError):
                 parent.rmdir()
 
@@ -154,7 +165,7 @@ def _limit_cpu(folder: Path, version: int, cpu_milli: int) -> None:
     (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
 
 
-def _remove(folder: Path) -> None:
+def _removal(folder: Path) -> Iterator[float]:
     """Kill until nothing is left: a cgroup with processes can't be removed."""
     for _ in range(GONE_TRIES):
         with contextlib.suppress(FileNotFoundError):
@@ -165,7 +176,7 @@ def _remove(folder: Path) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            time.sleep(0.002)
+            yield GONE_TRY_S
         else:
             return
 

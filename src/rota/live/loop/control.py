@@ -278,6 +278,8 @@ class Control:
             orders = self._held_back.let_through(events, made.decisions)
             for entry in entries:
                 self._answer_unstored(entry)
+        if any(entry.done is not None for entry in entries):
+            await asyncio.sleep(0)  # the answers leave before what they caused is carried out
         withdrawn = self._held_back.withdrawn
         self._tell([live for job_id, live in made.touched.items() if job_id not in withdrawn])
         assert self._driver is not None

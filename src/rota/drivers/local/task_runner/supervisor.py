@@ -15,10 +15,9 @@ from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, 
 from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
-    TaskProcesses,
     boot,
     kills_for_memory,
-    members_of,
+    processes_of,
     session_bytes,
     start_time,
 )
@@ -86,7 +85,7 @@ class Supervisor:
         self._output = OutputFiles(int(task["log_bytes"]), int(task["log_files"]))
         self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid()), "boot": boot()}
         self._pid = 0
-        self._processes = TaskProcesses(0, 0, task["token"], members_of(task))
+        self._processes = processes_of(task, 0, 0)
         self._order: Json | None = None
         self._kill_at = float("inf")
         self._cause = ""
@@ -125,7 +124,7 @@ class Supervisor:
         with contextlib.suppress(ValueError):
             pid, pid_start = map(int, (os.read(started, 64) or b"0 0").split())
             self._pid = pid
-            self._processes = TaskProcesses(pid, pid_start, self._task["token"], members_of(self._task))
+            self._processes = processes_of(self._task, pid, pid_start)
         os.close(started)
         self._hold_mounts()
         self._tell(
