@@ -16,7 +16,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from rota.api.limits.asgi import Asgi, Receive, Send
-from rota.api.limits.values import Limits
+from rota.files.up_file import LimitsPart
 from rota.live.intake.quotas import Bucket
 
 MOST_CALLERS = 10_000
@@ -32,7 +32,7 @@ class CallerState:
 
     __slots__ = ("bucket", "slots", "streams", "waiting")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: LimitsPart) -> None:
         self.bucket = Bucket(limits.requests_per_second, limits.requests_burst, time.monotonic())
         self.slots = asyncio.Semaphore(limits.requests_at_once)
         self.streams = 0
@@ -45,9 +45,9 @@ class CallerState:
 
 
 class FairRequests:
-    """Limits the requests of each caller."""
+    """LimitsPart the requests of each caller."""
 
-    def __init__(self, app: Asgi, limits: Limits, *, token_required: bool) -> None:
+    def __init__(self, app: Asgi, limits: LimitsPart, *, token_required: bool) -> None:
         self._app = app
         self._limits = limits
         self._token_required = token_required

@@ -8,6 +8,7 @@ can't be made, the supervisor watches memory and the task is tied to as many CPU
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ LEAST_QUOTA_US = 1000
 """The kernel takes no smaller share of a period."""
 GONE_TRIES = 50
 GONE_TRY_S = 0.002
+ABANDONED_S = 60.0
+"""How long an empty cgroup of another manager is left alone: it may be about to make one in it."""
+_OF_A_MANAGER = re.compile(r"rota-[0-9a-f]{12}")
 _SWAP = {"memory.max": ("memory.swap.max", "0"), "memory.limit_in_bytes": ("memory.memsw.limit_in_bytes", "")}
 """By the file of a memory limit: the file that forbids to swap past it, and what to write there if not the limit."""
 
@@ -129,7 +133,7 @@ class Cgroups:
             yield from _removal(parent / _name(token))
 
     def sweep(self, known: Sequence[str]) -> None:
-        """Remove the cgroups of unknown tasks, and empty parent cgroups of this manager."""
+        """Remove the cgroups of unknown tasks, and empty parent cgroups of this and of earlier managers."""
         kept = {_name(token) for token in known}
         for parent in dict.fromkeys(self.parents.values()):
             with contextlib.suppress(FileNotFoundError):
@@ -137,8 +141,29 @@ class Cgroups:
                     if folder.is_dir() and folder.name not in kept:
                         for wait_s in _removal(folder):
                             time.sleep(wait_s)
-            with contextlib.suppress(OSError):
-                parent.rmdir()
+        self.drop_empty()
+        for parent in dict.fromkeys(self.parents.values()):
+            for folder in parent.parent.glob("rota-*"):
+                if _OF_A_MANAGER.fullmatch(folder.name) and time.time() - _changed_s(folder) > ABANDONED_S:
+                    _drop(folder)
+
+    def drop_empty(self) -> None:
+        """Remove the parent cgroups of this manager that are empty; they are made again when they are needed."""
+        for parent in dict.fromkeys(self.parents.values()):
+            _drop(parent)
+
+
+def _drop(folder: Path) -> None:
+    """Remove a cgroup without cgroups and processes in it; the kernel refuses any other."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _changed_s(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return time.time()
 
 
 def enable(folder: Path, controllers: Sequence[str]) -> None:

@@ -135,6 +135,7 @@ class Supervisor:
             recorder_start=start_time(recorder),
             started_s=now_s(),
         )
+        _forget_order()
         self._look_after(output, recorder)
         with contextlib.suppress(FileNotFoundError):
             self._processes.remember(read("exit.json").get("left", []))
@@ -159,8 +160,7 @@ class Supervisor:
         if ended.get("exit_code") != 0 and kills_for_memory(self._task):
             self._cause = "memory"
         self._output.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink("task.json")
+        _forget_order()
         self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
         for name in SPARE_FILES:
             with contextlib.suppress(OSError):
@@ -334,6 +334,12 @@ class Supervisor:
                 return
         self._untold = False
         nudge(self._task["notify"], self._task["token"])
+
+
+def _forget_order() -> None:
+    """Remove the order once it is carried out: it holds the task's secrets."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink("task.json")
 
 
 _ordered: list[int] = []
