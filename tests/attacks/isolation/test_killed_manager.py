@@ -1,4 +1,4 @@
-"""A manager that is killed while confined tasks start and run: after its restart they are the same tasks, kept apart."""
+"""A manager that is killed while confined tasks start and run: after its restart they are the same, kept apart."""
 
 from __future__ import annotations
 
