@@ -78,7 +78,7 @@ def _tenants(parts: Service, caller: Principal, tenant: str | None) -> tuple[str
 
 @router.get("/jobs/{job_id}", response_model=JobOut)
 async def one(request: Request, caller: Caller, job_id: JobPath) -> Response:
-    """Return one job with its job file; secrets are masked, and all variables for those who may not change it."""
+    """Return one job with its job file; secrets are masked, for callers who may not change it all variables."""
     parts = service(request)
     row = await visible(parts, caller, job_id)
     answer = job_out(row, parts.control, whole=True, shows_env=caller.may_act_on(row.tenant, row.owner))

@@ -98,7 +98,8 @@ async def stats(request: Request, caller: Caller) -> Response:
     """Return statistics of the loop: its steps so far, and the duration of the latest."""
     control = service(request).control
     held = {"longest_hold_s": round(control.watch.longest_s(), 4)}
-    return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), "trouble": control.trouble, **held})
+    faults = {"trouble": control.trouble, "policy_fault": control.policy_fault}
+    return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), **faults, **held})
 
 
 @router.get("/journal", response_class=Response)

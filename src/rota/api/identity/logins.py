@@ -116,7 +116,7 @@ class Logins:
     def _known_user(self, name: str) -> LocalUser | None:
         try:
             return self._users.users().get(name)
-        except RotaError as error:  # where the file lies and what is in it is not for those who are not logged in
+        except RotaError as error:  # where the file lies and what is in it is not for callers without a session
             log.error("the file of users can't be read", extra={"error": str(error)})
             raise Unavailable("local users can't log in now; the manager's log says why") from error
 

@@ -1,7 +1,7 @@
 """Work of many small steps on the event loop, a slice at a time, so that requests are answered in between.
 
 To start the hundreds of tasks of one gang takes seconds. A piece of work is a generator that yields after each step;
-pieces take turns, so that a small one never waits for a large one to finish.
+pieces alternate, so that a small one never waits for a large one to finish.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ from rota.live.loop.entry import LoopEntry, News, StepRecorder
 from rota.live.loop.histogram import Histogram
 from rota.live.loop.leases import LOOK_S, Leases
 from rota.live.loop.loop_watch import LoopWatch
+from rota.live.loop.policy_faults import FaultyPolicy
 from rota.live.loop.record import Record, dump, row_of, shown_state
 from rota.live.loop.storage import RETRY_S, CantStore, HeldBack, Storage
 from rota.live.loop.transaction import Transaction
@@ -115,6 +116,12 @@ class Control:
     def trouble(self) -> str | None:
         """Why nothing can be stored at present, if so."""
         return self.storage.trouble
+
+    @property
+    def policy_fault(self) -> str | None:
+        """What is wrong with a user's policy, if it failed when it was last asked."""
+        policy = self.engine.policy
+        return policy.fault if isinstance(policy, FaultyPolicy) else None
 
     def _stopping(self, job_id: JobId) -> Cause | None:
         live = self.state.jobs.get(job_id)
