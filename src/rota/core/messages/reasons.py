@@ -26,6 +26,7 @@ class ReasonCode(Enum):
     HELD = "held"
     ROUND = "next-round"
     NOT_CONSIDERED = "not-yet-considered"
+    POLICY_FAILED = "policy-failed"
     QUOTA_USED = "quota-used"
     QUOTA_TOO_SMALL = "quota-too-small"
     USER_LIMIT = "user-limit"
@@ -38,7 +39,6 @@ class ReasonCode(Enum):
     NO_MATCHING_NODE = "no-matching-node"
     LABELS = "labels-keep-off"
     BY_HEURISTIC = "placed-by-heuristic"
-    POLICY_FAILED = "policy-failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

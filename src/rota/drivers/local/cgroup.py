@@ -27,8 +27,8 @@ LEAST_QUOTA_US = 1000
 """The kernel takes no smaller share of a period."""
 GONE_TRIES = 50
 GONE_TRY_S = 0.002
-ABANDONED_S = 60.0
-"""How long an empty cgroup of another manager is left alone: it may be about to make one in it."""
+MAKE_TRIES = 5
+"""How often a cgroup is made: another manager may remove the parent while that is empty."""
 _OF_A_MANAGER = re.compile(r"rota-[0-9a-f]{12}")
 _SWAP = {"memory.max": ("memory.swap.max", "0"), "memory.limit_in_bytes": ("memory.memsw.limit_in_bytes", "")}
 """By the file of a memory limit: the file that forbids to swap past it, and what to write there if not the limit."""
@@ -95,18 +95,34 @@ class Cgroups:
 
     def make(self, token: str, limits: TaskLimits) -> Json:
         """Make a cgroup for a task with its limits; return what the supervisor has to know of it."""
-        parent = self.parents["memory"]
-        if self.version == 2 and not parent.exists():
-            parent.mkdir()
-            enable(parent, [name for name in CONTROLLERS if name in self.parents])
         by_controller = {name: folder / _name(token) for name, folder in self.parents.items()}
         folders = list(dict.fromkeys(by_controller.values()))
         for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
+            self._make(folder)
         self._limit(by_controller, limits)
         counter = "memory.events" if self.version == 2 else "memory.oom_control"
         enter = [str(folder / "cgroup.procs") for folder in folders]
         return {"enter": enter, "kills": str(by_controller["memory"] / counter)}
+
+    def _make(self, folder: Path) -> None:
+        for left in reversed(range(MAKE_TRIES)):
+            try:
+                if self._make_parent(folder.parent) and self.version == 2:
+                    enable(folder.parent, [name for name in CONTROLLERS if name in self.parents])
+                folder.mkdir(exist_ok=True)
+            except FileNotFoundError:
+                if not left:
+                    raise
+            else:
+                return
+
+    def _make_parent(self, parent: Path) -> bool:
+        """Return whether it had to be made."""
+        try:
+            parent.mkdir()
+        except FileExistsError:
+            return False
+        return True
 
     def _limit(self, folders: Mapping[str, Path], limits: TaskLimits) -> None:
         if limits.memory_bytes:
@@ -144,7 +160,7 @@ class Cgroups:
         self.drop_empty()
         for parent in dict.fromkeys(self.parents.values()):
             for folder in parent.parent.glob("rota-*"):
-                if _OF_A_MANAGER.fullmatch(folder.name) and time.time() - _changed_s(folder) > ABANDONED_S:
+                if _OF_A_MANAGER.fullmatch(folder.name):
                     _drop(folder)
 
     def drop_empty(self) -> None:
@@ -157,13 +173,6 @@ def _drop(folder: Path) -> None:
     """Remove a cgroup without cgroups and processes in it; the kernel refuses any other."""
     with contextlib.suppress(OSError):
         folder.rmdir()
-
-
-def _changed_s(folder: Path) -> float:
-    try:
-        return folder.stat().st_mtime
-    except OSError:
-        return time.time()
 
 
 def enable(folder: Path, controllers: Sequence[str]) -> None:
