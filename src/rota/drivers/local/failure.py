@@ -90,6 +90,7 @@ def classify(
     *,
     memory_limit: bool = False,
     scratch_limit: bool = False,
+    not_suspended: str = "",
 ) -> Failure:
     """The failure of a task that ended with an exit code or by a signal."""
     if memory_limit:
@@ -101,6 +102,10 @@ def classify(
             FailureClass.PERMANENT,
             FailureCode.SCRATCH,
             "out of scratch space: it wrote more to its folders than it may",
+        )
+    if not_suspended:
+        return _failure(
+            FailureClass.TRANSIENT, FailureCode.DEVICE, f"it could not be suspended or resumed: {not_suspended}"
         )
     if exit_code in (126, 127) and (cause := _command_fault(end_of_output)) is not None:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, cause)

@@ -23,6 +23,7 @@ from rota.core.engine.driver import ExitDetail, LiveDriver
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Cause, Move, Resize, Start, Stop
 from rota.core.messages.events import (
+    CheckpointChanged,
     End,
     Event,
     Interrupted,
@@ -54,7 +55,6 @@ from rota.live.loop.entry import LoopEntry, News, StepRecorder
 from rota.live.loop.histogram import Histogram
 from rota.live.loop.leases import LOOK_S, Leases
 from rota.live.loop.loop_watch import LoopWatch
-from rota.live.loop.policy_faults import FaultyPolicy
 from rota.live.loop.record import Record, dump, row_of, shown_state
 from rota.live.loop.storage import RETRY_S, CantStore, HeldBack, Storage
 from rota.live.loop.transaction import Transaction
@@ -66,7 +66,17 @@ log = logging.getLogger("rota.live")
 PAST_KEY = "past"
 """The setting that holds the past usage of accounts."""
 MEMORY_EVERY_S = 1.0
-_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, JobRequeued, JobUpdated, Lapsed, SpeedChanged, WorkDone)
+_MAY_BE_LATE = (
+    CheckpointChanged,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobUpdated,
+    Lapsed,
+    SpeedChanged,
+    WorkDone,
+)
 
 
 class Control:
@@ -117,12 +127,6 @@ class Control:
         """Why nothing can be stored at present, if so."""
         return self.storage.trouble
 
-    @property
-    def policy_fault(self) -> str | None:
-        """What is wrong with a user's policy, if it failed when it was last asked."""
-        policy = self.engine.policy
-        return policy.fault if isinstance(policy, FaultyPolicy) else None
-
     def _stopping(self, job_id: JobId) -> Cause | None:
         live = self.state.jobs.get(job_id)
         return None if live is None else live.stopping
@@ -149,6 +153,8 @@ class Control:
         elif isinstance(event, Stopped) and self.state.jobs[event.job_id].stopping is Cause.TIME_LIMIT:
             record = self.kept[event.job_id]
             record.message, record.failure = "it reached its time limit", Cause.TIME_LIMIT.value
+        elif isinstance(event, CheckpointChanged):
+            self.kept[event.job_id].not_suspended = detail.message
         self._put(LoopEntry([event]))
 
     def _retry_with_more_memory(self, event: JobEnded, detail: ExitDetail) -> tuple[Event, ExitDetail]:
@@ -206,10 +212,6 @@ class Control:
 
     def happened(self, entry: LoopEntry) -> None:
         """Add an entry without waiting until it is durable."""
-        self._put(entry)
-
-    def begin_with(self, entry: LoopEntry) -> None:
-        """Add the first entry."""
         self._put(entry)
 
     def _put(self, entry: LoopEntry) -> None:

@@ -23,6 +23,11 @@ RETRY_S = 10.0
 """After how long a policy that failed is tried again if nothing happens."""
 
 
+def fault_of(policy: Policy) -> str | None:
+    """Return what is wrong with a user's policy, if it failed when it was last asked."""
+    return policy.fault if isinstance(policy, FaultyPolicy) else None
+
+
 class FaultyPolicy:
     """A policy whose faults are reported and survived."""
 

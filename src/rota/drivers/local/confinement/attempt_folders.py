@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PASSED_THROUGH = 0o711
 """The mode of folders that tasks of other users have to pass through and can't list."""
 
+_ATTEMPT_FILE = "attempt.json"
 OF_GROUP = 0o710
 """The mode of a job's folder: only the group of its user can pass through, whatever modes the user gives its files."""
 
@@ -84,15 +85,27 @@ def open_to_its_user(attempt: Attempt, task: TaskHandle) -> None:
         task.folder.chmod(PASSED_THROUGH)
 
 
-def rendezvous_port(folder: Path) -> int:
-    """Return the rendezvous port of an attempt by its folder, the same for all of its tasks."""
-    known = read_json(folder / "attempt.json")
+def rendezvous_port(home: Path, order: LaunchOrder) -> int:
+    """Return the rendezvous port, the same for all tasks of an attempt; write down what work it began with."""
+    folder = attempt_folder(home, order.job.id, order.attempt)
+    known = read_json(folder / _ATTEMPT_FILE)
     if known is None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            known = {"port": probe.getsockname()[1]}
-        write_json(folder / "attempt.json", known)
+            known = {"port": probe.getsockname()[1], "work_s": order.work_s}
+        write_json(folder / _ATTEMPT_FILE, known)
     return int(known["port"])
+
+
+def has_begun(home: Path, order: LaunchOrder) -> bool:
+    """Return whether the folder of an attempt was made."""
+    return attempt_folder(home, order.job.id, order.attempt).exists()
+
+
+def work_at_start(home: Path, order: LaunchOrder) -> float:
+    """Return the work with which the processes of an attempt began; an older Rota did not write it down."""
+    known = read_json(attempt_folder(home, order.job.id, order.attempt) / _ATTEMPT_FILE)
+    return order.work_s if known is None else float(known.get("work_s", order.work_s))
 
 
 def _make_shared(shared: Path, account: UnixAccount | None) -> None:
