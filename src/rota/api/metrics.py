@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from rota.api.service import Service, principal, service
+from rota.live.loop.policy_faults import fault_of
 from rota.live.loop.record import SHOWN_STATES
 
 router = APIRouter(tags=["probes"], dependencies=[Depends(principal)])
@@ -43,6 +44,8 @@ class Collector:
         held_s = control.watch.longest_s()
         yield GaugeMetricFamily("rota_loop_hold_seconds", "Longest hold of the loop in the last minute.", value=held_s)
         yield GaugeMetricFamily("rota_storage_trouble", "1 while the database can't be written.", value=trouble)
+        fault = 0 if fault_of(control.engine.policy) is None else 1
+        yield GaugeMetricFamily("rota_policy_fault", "1 while a user's policy fails and decides nothing.", value=fault)
         for name, (about, count) in self._parts.more_counters().items():
             yield CounterMetricFamily(name, about, value=count)
 

@@ -24,7 +24,7 @@ from rota.api.app import make_app
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
-from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
+from rota.api.limits.values import job_quota, most_connections, raise_descriptor_limit
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Cause
@@ -39,6 +39,7 @@ from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, 
 from rota.drivers.local.settings import Settings
 from rota.files.job_shape import JobFile
 from rota.files.oidc_file import OidcFile
+from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
 from rota.live.intake.quotas import SubmissionQuotas
@@ -85,7 +86,7 @@ class Options:
     """How long jobs are kept after their end."""
     estimate_bound: float = BOUND
     """The largest measured error up to which an estimate replaces `auto`."""
-    call_limits: Limits = field(default_factory=Limits)
+    call_limits: LimitsPart = field(default_factory=LimitsPart)
     """What each caller may take."""
     most_tasks: int | None = None
     """Tasks without devices that run at once; None: by the number of CPUs."""
@@ -253,7 +254,7 @@ def _service(
     tenants = TenantRegistry(
         control, records, options.tenants, also=(name for token in parts.access.all() for name in token.tenants)
     )
-    quotas = SubmissionQuotas(control, options.call_limits.job_quota) if parts.access.required else None
+    quotas = SubmissionQuotas(control, job_quota(options.call_limits)) if parts.access.required else None
     return Service(
         control=control,
         requests=Requests(

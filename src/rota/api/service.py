@@ -12,7 +12,7 @@ from rota.api.access import Access, Principal
 from rota.api.guard.refusals import RefusalLog
 from rota.api.guard.stream_watch import StreamWatch
 from rota.api.identity.logins import Logins
-from rota.api.limits.values import Limits
+from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
@@ -39,7 +39,7 @@ class Service:
     """How the limits of tasks are enforced, for people."""
     truth: Truth
     """How forecasts compared with what happened."""
-    call_limits: Limits = field(default_factory=Limits)
+    call_limits: LimitsPart = field(default_factory=LimitsPart)
     """What each caller may take."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""

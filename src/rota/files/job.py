@@ -24,6 +24,7 @@ from rota.core.model.job import (
 )
 from rota.files.auto import settled
 from rota.files.document import read_document
+from rota.files.job_strictness import refuse_ambiguous
 from rota.files.shape import checked
 from rota.perf.speed.sharing_labels import fault_in_labels
 
@@ -110,6 +111,8 @@ def job_file(values: object, source: Path | str = "job") -> JobFile:
 def submitted_job(values: object, source: Path | str = "job") -> JobFile:
     """Validate plain values as a job that a user submits, its labels included."""
     file = job_file(values, source)
+    if isinstance(values, dict):
+        refuse_ambiguous(values, source)
     _refuse_labels(file, source)
     return file
 
@@ -216,14 +219,14 @@ def _refuse_labels(file: JobFile, source: Path | str) -> None:
         raise RotaError(f"{source}: {f'job {file.name}: ' if file.name else ''}{fault}")
 
 
-def masked(values: dict[str, Any]) -> dict[str, Any]:
-    """A job file's plain values with every secret masked."""
+def masked(values: dict[str, Any], *, whole: bool = False) -> dict[str, Any]:
+    """A job file's plain values with every secret masked; `whole`: the value of every variable."""
     shown = dict(values)
     if isinstance(shown.get("env"), dict):
-        shown["env"] = {name: _mask(value) for name, value in shown["env"].items()}
+        shown["env"] = {name: MASK if whole else _mask(value) for name, value in shown["env"].items()}
     if isinstance(shown.get("roles"), dict):
         shown["roles"] = {
-            name: masked(role) if isinstance(role, dict) else role for name, role in shown["roles"].items()
+            name: masked(role, whole=whole) if isinstance(role, dict) else role for name, role in shown["roles"].items()
         }
     return shown
 

@@ -31,12 +31,15 @@ class LimitsPart(FileModel):
     requests_per_second: Rate = 100.0
     requests_burst: Most = 1000
     requests_at_once: Most = 6
+    """Requests of a token that are worked on together; others of it wait."""
     requests_waiting: Most = 64
     streams: Most = 64
+    """Followed logs, event streams and open pages of a token."""
     jobs_per_second: Rate = 20.0
     jobs_burst: Most = 10_000
     jobs_at_once: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 1000
     waiting_jobs: Most = 20_000
+    """Unfinished jobs of a token that do not run."""
     connections: Annotated[int, Field(strict=True, ge=8, le=60_000)] = 2000
     tasks: Most | None = None
     """Tasks without devices that run at once; without it, 16 for each CPU, at least 256."""

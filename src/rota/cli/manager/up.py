@@ -220,7 +220,6 @@ def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
 
 def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
-    from rota.api.limits.values import Limits
     from rota.api.serve import Options
     from rota.drivers.local.gpu.abilities import gpu_abilities
     from rota.drivers.local.machine import device_nodes, nvml_folder
@@ -261,7 +260,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         require_token=settings.require_token,
         keep_s=settings.keep,
         estimate_bound=settings.estimate_bound,
-        call_limits=Limits(**settings.limits.model_dump(exclude={"tasks"})),
+        call_limits=settings.limits,
         most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,

@@ -214,10 +214,6 @@ class Control:
         """Add an entry without waiting until it is durable."""
         self._put(entry)
 
-    def begin_with(self, entry: LoopEntry) -> None:
-        """Add the first entry."""
-        self._put(entry)
-
     def _put(self, entry: LoopEntry) -> None:
         self._inbox.append(entry)
         self._wake.set()
@@ -291,6 +287,8 @@ class Control:
             orders = self._held_back.let_through(events, made.decisions)
             for entry in entries:
                 self._answer_unstored(entry)
+        if any(entry.done is not None for entry in entries):
+            await asyncio.sleep(0)  # the answers leave before what they caused is carried out
         withdrawn = self._held_back.withdrawn
         self._tell([live for job_id, live in made.touched.items() if job_id not in withdrawn])
         assert self._driver is not None

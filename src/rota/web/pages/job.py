@@ -90,7 +90,8 @@ class JobPage:
                     self._attempt.props('outlined dense options-dense aria-label="Attempt"').classes("filter")
                 self._log = LogView("No output yet")
             with card("Job file", wide=True):
-                spec = job_out(row, context.service.control, whole=True)["spec"]
+                is_own = context.principal().may_act_on(row.tenant, row.owner)
+                spec = job_out(row, context.service.control, whole=True, shows_env=is_own)["spec"]
                 html.pre(text_of(spec)).classes("code").props('tabindex=0 role=region aria-label="Job file"')
 
     def _head(self, row: Any) -> None:

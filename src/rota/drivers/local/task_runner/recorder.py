@@ -10,7 +10,7 @@ import signal
 
 from rota.drivers.local.task_runner.clock import now_s
 from rota.drivers.local.task_runner.files import write_when_possible
-from rota.drivers.local.task_runner.processes import TaskProcesses, in_session, members_of, started
+from rota.drivers.local.task_runner.processes import in_session, is_sealed, processes_of, started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
     poller.register(finished, select.POLLIN)
     poller.register(life, select.POLLIN)
     if finished not in {fd for fd, _ in poller.poll()}:
-        TaskProcesses(pid, started(pid), task["token"], members_of(task)).end()
+        processes_of(task, pid, started(pid)).end()
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    left = in_session(pid)  # before it is reaped: its id can't be another's yet
+    left = [] if is_sealed(task) else in_session(pid)  # before it is reaped: its id can't be another's yet
     _, status, used = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     ended = {

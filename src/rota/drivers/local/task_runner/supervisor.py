@@ -15,10 +15,9 @@ from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, 
 from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
-    TaskProcesses,
     boot,
     kills_for_memory,
-    members_of,
+    processes_of,
     session_bytes,
     start_time,
 )
@@ -87,7 +86,7 @@ class Supervisor:
         self._output = OutputFiles(int(task["log_bytes"]), int(task["log_files"]))
         self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid()), "boot": boot()}
         self._pid = 0
-        self._processes = TaskProcesses(0, 0, task["token"], members_of(task))
+        self._processes = processes_of(task, 0, 0)
         self._order: Json | None = None
         self._kill_at = float("inf")
         self._cause = ""
@@ -124,7 +123,7 @@ class Supervisor:
         with contextlib.suppress(ValueError):
             pid, pid_start = map(int, (os.read(started, 64) or b"0 0").split())
             self._pid = pid
-            self._processes = TaskProcesses(pid, pid_start, self._task["token"], members_of(self._task))
+            self._processes = processes_of(self._task, pid, pid_start)
             self._rest = Rest(self._task, self._processes, self._tell)
         os.close(started)
         self._hold_mounts()
@@ -136,6 +135,7 @@ class Supervisor:
             recorder_start=start_time(recorder),
             started_s=now_s(),
         )
+        _forget_order()
         self._look_after(output, recorder)
         with contextlib.suppress(FileNotFoundError):
             self._processes.remember(read("exit.json").get("left", []))
@@ -160,8 +160,7 @@ class Supervisor:
         if ended.get("exit_code") != 0 and kills_for_memory(self._task):
             self._cause = "memory"
         self._output.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink("task.json")
+        _forget_order()
         self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
         for name in SPARE_FILES:
             with contextlib.suppress(OSError):
@@ -349,6 +348,12 @@ class Supervisor:
                 return
         self._untold = False
         nudge(self._task["notify"], self._task["token"])
+
+
+def _forget_order() -> None:
+    """Remove the order once it is carried out: it holds the task's secrets."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink("task.json")
 
 
 _ordered: list[int] = []
