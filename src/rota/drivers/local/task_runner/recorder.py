@@ -81,6 +81,8 @@ def _become(task: Json, output: int, confines: int) -> None:
     except OSError as error:
         hidden = task.get("confine") and task["workdir"].startswith("/tmp") and not os.path.exists(task["workdir"])
         why = "tasks have a /tmp of their own; use another folder" if hidden else error.strerror
+        if isinstance(error, FileNotFoundError) and os.path.isdir(task["workdir"]):
+            why = "the command was not found"
         os.write(2, f"rota: can't run {task['argv'][0]!r} in {task['workdir']}: {why}\n".encode())
     except BaseException as error:
         os.write(2, f"rota: can't run the task: {error!r}\n".encode())
