@@ -61,6 +61,7 @@ class LayerProfile:
                     output_bytes=int(layer.activation_bytes),
                     weight_bytes=int(layer.weight_bytes),
                     resident_bytes=int(layer.activation_bytes),
+                    backward_share=layer.backward_ms / layer.both_ms if layer.both_ms else 0.0,
                 )
                 for layer in self.layers
             ),

@@ -29,6 +29,7 @@ from rota.planner.pipelines.stages import (
     simulated_step,
 )
 from rota.planner.plan import PlacementPlan, PlanObjective, ReportProgress
+from rota.planner.simulate.schedules import PipelineSchedule
 
 _SIMULATED = 24
 _ABOUT_AS_SHORT = 1.02
@@ -53,6 +54,9 @@ def plan_dapple(
         planner="dapple",
         objective=PlanObjective.LATENCY,
         value_ms=value_ms,
+        formula_ms=analytic_step_ms(chain, fabric, stages, options.micro_batches),
+        schedule=PipelineSchedule.DAPPLE,
+        of_step=True,
         stages=placed_stages(problem, chain, fabric, stages),
         seconds=time.process_time() - began_s,
         notes=(
