@@ -31,7 +31,6 @@ from typing import Any
 from rota.planner.description.devices import DeviceGraph, DeviceLink, GraphDevice
 from rota.planner.description.operators import GraphOperator, OperatorGraph
 from rota.planner.description.problem import PlanningProblem
-from rota.planner.methods.max_load import plan_max_load
 from rota.planner.simulate.pipeline import PipelineChunk, PipelineSettings, simulate_pipeline
 from rota.planner.simulate.schedules import PipelineSchedule, device_turns
 
@@ -93,14 +92,15 @@ def profile_main(rank: int, count: int, store: str) -> dict[str, Any]:
     return {"forward_ms": undisturbed(forward), "backward_ms": undisturbed(backward)}
 
 
-def profiled(cores: int) -> LayerTimes:
-    """Return the times of a layer alone, and its speeds beside others up to one on each core."""
+def profiled(cores: int, most: int) -> LayerTimes:
+    """Return the times of a layer alone, and its speeds beside others: measured for up to `most`, one on each core."""
     alone = processes(1, ["--profile"])[0]
     speeds = [1.0]
-    for count in range(2, cores + 1):
+    for count in range(2, min(cores, most) + 1):
         together = processes(count, ["--profile"])
         total = statistics.mean(one["forward_ms"] + one["backward_ms"] for one in together)
         speeds.append(min(1.0, (alone["forward_ms"] + alone["backward_ms"]) / total))
+    speeds += [speeds[-1]] * (cores - len(speeds))
     return LayerTimes(forward_ms=alone["forward_ms"], backward_ms=alone["backward_ms"], core_speeds=tuple(speeds))
 
 
@@ -231,7 +231,12 @@ def predicted(cuts: Sequence[int], times: LayerTimes, message_ms: float) -> floa
 
 
 def even_cuts(count: int, times: LayerTimes, message_ms: float) -> tuple[int, ...]:
-    """Return the plan of `max-load` for equal layers on that many processes."""
+    """Return the plan of `max-load` for equal layers on that many processes; by trying all where SciPy is missing."""
+    if find_spec("scipy") is None:
+        every = ((0, *inner, LAYERS) for inner in itertools.combinations(range(1, LAYERS), count - 1))
+        return min(every, key=lambda cuts: (max(b - a for a, b in itertools.pairwise(cuts)), cuts))
+    from rota.planner.methods.max_load import plan_max_load
+
     names = [f"p{rank}" for rank in range(count)]
     operators = tuple(
         GraphOperator(name=f"l{n}", time_ms={"process": times.forward_ms + times.backward_ms}, output_bytes=1000)
@@ -267,15 +272,15 @@ def three_plans(count: int, times: LayerTimes, message_ms: float) -> dict[str, t
 
 def compared(count: int, cores: int) -> bool:
     """Measure three plans on that many processes, print the table, and return whether it is as predicted."""
-    times = profiled(cores)
+    times = profiled(cores, count)
     plans = three_plans(count, times, 0.3)
-    speeds = ", ".join(f"{speed:.2f}" for speed in times.core_speeds)
-    print(f"{count} processes on {cores} cores, {MICRO_BATCHES} micro-batches; speeds where 1 to {cores} run: {speeds}")
+    speeds = ", ".join(f"{speed:.2f}" for speed in times.core_speeds[:count])
+    print(f"{count} processes on {cores} cores, {MICRO_BATCHES} micro-batches; speeds side by side: {speeds}")
     print(f"one layer: forward {times.forward_ms:.2f} ms, backward {times.backward_ms:.2f} ms")
     titles = f"{'predicted':>10} {'measured':>10} {'error':>7}  {'cores of their own':>18} {'others':>6}"
     print(f"{'plan':10} {'layers':>10} {titles}")
     found = {cuts: measured(cuts, cores) for cuts in plans.values()}
-    again = profiled(cores)
+    again = profiled(cores, count)
     times = LayerTimes(
         forward_ms=(times.forward_ms + again.forward_ms) / 2,
         backward_ms=(times.backward_ms + again.backward_ms) / 2,
