@@ -12,10 +12,10 @@ from rota.drivers.local.confinement.abilities import Confinement
 from rota.drivers.local.confinement.accounts import AccountMap, own_account
 from rota.drivers.local.confinement.device_rules import DeviceNumber, refused
 from rota.drivers.local.gpu.abilities import GpuAbilities
-from rota.drivers.local.plan_environment import plan_variables
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, login_environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
+from rota.planner.parallel.plan_environment import plan_variables
 from rota.store import clock
 from rota.store.run_folder import Json, shared_folder
 
