@@ -80,11 +80,11 @@ def _row(policy: str, source: str, seed: int, limit_s: float) -> Json:
             jobs = max(int(0.8 * budget_s * gpus / mean_s), 8)
             past = int(PAST_SHARE * jobs)
             row = LiveRow(policy=policy, source=source, jobs=jobs - past, past=past, scale=1.0, seed=seed)
-            measured_from_s = _submit(manager, script, row, paces, gap_s=GAP_SHARE * mean_s / gpus)
+            measured = _submit(manager, script, row, paces, gap_s=GAP_SHARE * mean_s / gpus)
             wait_for_all(manager)
             time.sleep(2.0)
             about = {"gpus": gpus, "paces": {kind: asdict(pace) for kind, pace in paces.items()}}
-            return {**figures(manager, row, measured_from_s), **about}
+            return {**figures(manager, row, measured), **about}
         finally:
             manager.clean_up()
 
@@ -121,19 +121,19 @@ def _seconds(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
 
 
-def _submit(manager: Manager, script: Path, row: LiveRow, paces: dict[str, Pace], *, gap_s: float) -> float:
-    """Submit trainings of random length; return when the measured ones began."""
+def _submit(manager: Manager, script: Path, row: LiveRow, paces: dict[str, Pace], *, gap_s: float) -> set[str]:
+    """Submit trainings of random length; return the measured ones."""
     rng = random.Random(row.seed)
-    measured_from_s = time.time()
-    for number in range(row.past + row.jobs):
-        if number == row.past:
-            measured_from_s = time.time()
+    measured: set[str] = set()
+    for number in range(row.past + row.jobs + row.after):
         kind = rng.choice(list(KINDS))
         share = rng.lognormvariate(0.0, SPREAD)
         train_s, pace = KINDS[kind] * share, paces[kind]
         file = _file(script, kind, max(int(train_s / pace.step_s), 50)) | {"priority": rng.choice((0, 0, 0, 50, 100))}
         if row.source == "declared":
             file["estimate"] = round((pace.startup_s + train_s) * 1.2 * rng.lognormvariate(0.0, 0.2), 3)
-        manager.client.submit(file)
+        names = manager.client.submit(file)
+        if row.past <= number < row.past + row.jobs:
+            measured.update(names)
         time.sleep(rng.expovariate(1.0 / gap_s))
-    return measured_from_s
+    return measured
