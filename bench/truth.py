@@ -11,6 +11,8 @@ real ones. `declared` jobs have an estimate that is off by a random factor; thos
 usage: bench/truth.py [--out DIR] [--rows N,N] [--jobs N] [--past N] [--after N] [--scale S] [--parallel N] [--seed N]
        bench/truth.py --gpu [--out DIR]          real trainings with PyTorch on the first GPU, within 8 minutes
        bench/truth.py --kubernetes [--out DIR]   hollow nodes of a real API server
+       bench/truth.py --traces [--out DIR]       public traces of $ROTA_DATA, replayed in the simulator as if live
+       bench/truth.py --floor [--out DIR]        the jobs of the live rows in the simulator, with assumptions known
        bench/truth.py --page [--out DIR]         write the tables of docs/explain/truth.md from the results
 """
 
@@ -55,6 +57,9 @@ def main() -> None:
             options.out,
         )
         return
+    if options.traces or options.floor:
+        replay(options)
+        return
     finish("live", live_rows(options), options.out)
 
 
@@ -72,8 +77,28 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=440.0, help="seconds that --gpu may take")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--kubernetes", action="store_true")
+    parser.add_argument("--traces", action="store_true")
+    parser.add_argument("--floor", action="store_true")
+    parser.add_argument("--runs", type=int, default=16, help="forward runs of a replayed forecast")
+    parser.add_argument("--seeds", type=int, default=2, help="replayed workloads of each row of --floor")
     parser.add_argument("--page", action="store_true")
     return parser.parse_args()
+
+
+def replay(options: argparse.Namespace) -> None:
+    """Replay in the simulator, and write the rows as JSON."""
+    from truth_rows.replayed import floor_rows, trace_rows
+
+    if options.traces:
+        write_rows("traces", trace_rows(options.runs, print), options.out)
+    if options.floor:
+        seeds = range(options.seed + 1000, options.seed + 1000 + options.seeds)
+        write_rows("floor", floor_rows(options.runs, seeds, print), options.out)
+
+
+def write_rows(name: str, rows: list[Json], out: Path) -> None:
+    """Write replayed rows as JSON."""
+    (out / f"{name}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
 def live_rows(options: argparse.Namespace) -> list[Json]:
