@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rota.core.engine.engine import Engine
 from rota.core.errors import RotaError
-from rota.core.messages.events import Event, NodeAdded, NodeLost, TimerFired
+from rota.core.messages.events import Event, NodeAdded, NodeLost, Stopped, TimerFired
 from rota.core.model.job import JobState
 from rota.drivers.simulator.world import World
 from rota.traces.workload import Submission
@@ -24,6 +24,8 @@ ENDLESS = 1000
 CREEPING = 10_000
 """Wake-ups in a row, without any event, within `CREEP_S` that mean the same; a large cluster has more of its own."""
 CREEP_S = 1e-3
+MOST_UNDONE = 500
+"""How often the work of one job may be undone by preemptions before it is expected never to end."""
 HOPELESS = 20_000
 """Faults, repairs and wake-ups in a row that let no waiting job start, after which none is expected to."""
 
@@ -93,14 +95,26 @@ def _run(
             answers = world.carry_out(decisions, now_s)
             events += len(answers)
             decisions = engine.step(now_s, answers)
+            _refuse_endless_losses(engine, answers)
             rounds += 1
             if rounds > ENDLESS:
                 raise PolicyStuck(f"keeps changing its decisions at {now_s:g} s")
+        _refuse_endless_losses(engine, happened)
         if progress is not None and events >= report_at:
             progress(clock.arrived)
             report_at = events + REPORT_EVERY
     _refuse_leftovers(engine)
     return RunOutcome(events=events, wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
+
+
+def _refuse_endless_losses(engine: Engine, happened: Sequence[Event]) -> None:
+    """Give up if a policy that asks no guard, such as one that plans in rounds, undoes a job's work again and again."""
+    for event in happened:
+        if isinstance(event, Stopped) and engine.state.jobs[event.job_id].undone > MOST_UNDONE:
+            raise RotaError(
+                f"job {event.job_id} starts over whenever it is stopped, and was stopped {MOST_UNDONE} times: under "
+                "this policy it would never end; give it a checkpoint interval, or choose one that plans without rounds"
+            )
 
 
 class MomentClock:
