@@ -48,6 +48,7 @@ from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
+from rota.live.loop.progress_watch import watch_progress
 from rota.live.loop.retention import keep_tidy
 from rota.live.loop.storage import through_outages
 from rota.live.truth.keeper import ForecastKeeper
@@ -175,6 +176,7 @@ async def _serve(
         for work in (
             control.watch.run(),
             keep_tidy(records, options.settings.home, options.keep_s),
+            watch_progress(control.state, options.settings.home, control.tell),
             through_outages(retraining.run),
             through_outages(learning.run),
             through_outages(forecasts.run),

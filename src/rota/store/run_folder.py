@@ -59,7 +59,10 @@ def progress(home: Path, job_id: JobId) -> Json | None:
         read = json.loads(_read_shared(home, job_id, "progress-0.json", _MOST_PROGRESS))
         speed = float(read["steps_per_s"])
         shown = speed if math.isfinite(speed) else 0.0
-        return {"step": int(read["step"]), "steps_per_s": shown, "values": _numbers(read["values"])}
+        found: Json = {"step": int(read["step"]), "steps_per_s": shown, "values": _numbers(read["values"])}
+        if (steps := int(read.get("steps") or 0)) > 0:
+            found["steps"] = steps
+        return found
     except _NOT_WHAT_IT_SHOULD_BE:
         return None
 

@@ -141,6 +141,10 @@ class Control:
         self._put(entry)
         await entry.done
 
+    def tell(self, event: Event) -> None:
+        """Take an event that needs no answer and carries no details."""
+        self._put(LoopEntry([event]))
+
     def answered(self, event: Event, detail: ExitDetail) -> None:
         """Take an event of the driver, with details of a job's end."""
         if isinstance(event, JobEnded) and event.end is End.FAILED:
