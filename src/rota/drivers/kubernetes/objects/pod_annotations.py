@@ -28,3 +28,14 @@ GPU_MEMORY = PREFIX + "gpu-memory"
 """The minimum device memory of a pod."""
 GPU = PREFIX + "gpu"
 """The acceptable device types of a pod, best first."""
+QUEUE = PREFIX + "queue"
+"""The label of a pod that names a Queue of its namespace."""
+KNOWN = tuple(
+    PREFIX + name
+    for name in (
+        *("job", "tasks", "min-tasks", "max-tasks", "role", "gpu", "gpu-memory", "class", "locality", "relax-after"),
+        *("exclusive", "time-limit", "estimate", "checkpoint", "model", "pinned-cell", "lazy-preemption", "pod-group"),
+        *("queue", "name", "user", "devices", "seat", "size", "placement", "id", "late", "held-tasks", "submitted"),
+    )
+)
+"""Annotations and labels of pods that have a meaning; others with Rota's prefix are misspelt or of a later version."""
