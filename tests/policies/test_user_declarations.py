@@ -44,7 +44,8 @@ def test_policy_that_hardly_lets_time_pass_is_named(run: Callable[[str], tuple[i
 def test_policy_that_keeps_changing_its_decisions_is_named(run: Callable[[str], tuple[int, list[str]]]) -> None:
     swaps = ORDERING.format(answer="Turn((float(job.holds), job.seq))")
 
-    assert refused(run, swaps) == "error: policy ./mine.py:p keeps changing its decisions at 60 s; time can't pass"
+    told = "error: policy ./mine.py:p keeps changing its decisions at 60 s about jobs a, b; time can't pass"
+    assert refused(run, swaps) == told
 
 
 PACKING = """

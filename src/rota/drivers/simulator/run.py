@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rota.core.engine.engine import Engine
-from rota.core.errors import RotaError
+from rota.core.errors import BuiltInFault, RotaError
+from rota.core.messages.decisions import Decision
 from rota.core.messages.events import Event, NodeAdded, NodeLost, TimerFired
 from rota.core.model.job import JobState
 from rota.drivers.simulator.world import World
@@ -24,6 +25,8 @@ ENDLESS = 1000
 CREEPING = 10_000
 """Wake-ups in a row, without any event, within `CREEP_S` that mean the same; a large cluster has more of its own."""
 CREEP_S = 1e-3
+JOBS_NAMED = 5
+"""Jobs that an error names."""
 HOPELESS = 20_000
 """Faults, repairs and wake-ups in a row that let no waiting job start, after which none is expected to."""
 
@@ -34,9 +37,12 @@ class PolicyStuck(RotaError):
     def __str__(self) -> str:
         return f"the policy {self.args[0]}; time can't pass"
 
-    def named(self, policy: str) -> RotaError:
-        """The same error with the policy's name."""
-        return RotaError(f"policy {policy} {self.args[0]}; time can't pass")
+    def named(self, policy: str, *, is_built_in: bool) -> Exception:
+        """The same error with the policy's name; of a built-in policy it is a fault of Rota, not of its user."""
+        what = f"policy {policy} {self.args[0]}; time can't pass"
+        if is_built_in:
+            return BuiltInFault(f"{what}. This is a fault of Rota: please report it with the trace and the options")
+        return RotaError(what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +101,19 @@ def _run(
             decisions = engine.step(now_s, answers)
             rounds += 1
             if rounds > ENDLESS:
-                raise PolicyStuck(f"keeps changing its decisions at {now_s:g} s")
+                raise PolicyStuck(f"keeps changing its decisions at {now_s:g} s about {_jobs_of(decisions)}")
         if progress is not None and events >= report_at:
             progress(clock.arrived)
             report_at = events + REPORT_EVERY
     _refuse_leftovers(engine)
     return RunOutcome(events=events, wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
+
+
+def _jobs_of(decisions: Sequence[Decision]) -> str:
+    """The jobs that decisions are about, a few by name."""
+    ids = list(dict.fromkeys(str(decision.job_id) for decision in decisions))
+    more = f" and {len(ids) - JOBS_NAMED} more" if len(ids) > JOBS_NAMED else ""
+    return f"job{'s' if len(ids) > 1 else ''} {', '.join(ids[:JOBS_NAMED])}{more}"
 
 
 class MomentClock:
