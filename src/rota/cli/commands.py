@@ -55,6 +55,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.STUDY,
     ),
     CommandEntry(
+        name="fill",
+        target="rota.cli.study.fill:fill",
+        summary="Fill a cluster with pods of a list, and compare placements.",
+        group=CommandGroup.STUDY,
+    ),
+    CommandEntry(
         name="report",
         target="rota.cli.study.report:report",
         summary="Draw the figures of one or more journals on one page.",

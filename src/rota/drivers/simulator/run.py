@@ -25,6 +25,8 @@ ENDLESS = 1000
 CREEPING = 10_000
 """Wake-ups in a row, without any event, within `CREEP_S` that mean the same; a large cluster has more of its own."""
 CREEP_S = 1e-3
+LOOKED_AT = 8
+"""Replans in a row from which an error takes the jobs that it names."""
 JOBS_NAMED = 5
 """Jobs that an error names."""
 HOPELESS = 20_000
@@ -95,13 +97,16 @@ def _run(
         events += len(happened)
         decisions = engine.step(now_s, happened)
         rounds = 0
+        swapped: list[Decision] = []
         while decisions:
             answers = world.carry_out(decisions, now_s)
             events += len(answers)
             decisions = engine.step(now_s, answers)
             rounds += 1
+            if rounds > ENDLESS - LOOKED_AT:
+                swapped += decisions
             if rounds > ENDLESS:
-                raise PolicyStuck(f"keeps changing its decisions at {now_s:g} s about {_jobs_of(decisions)}")
+                raise PolicyStuck(f"keeps changing its decisions at {now_s:g} s about {_jobs_of(swapped)}")
         if progress is not None and events >= report_at:
             progress(clock.arrived)
             report_at = events + REPORT_EVERY
