@@ -84,6 +84,7 @@ def classify(
     *,
     memory_limit: bool = False,
     scratch_limit: bool = False,
+    not_suspended: str = "",
 ) -> Failure:
     """The failure of a task that ended with an exit code or by a signal."""
     if memory_limit:
@@ -95,6 +96,10 @@ def classify(
             FailureClass.PERMANENT,
             FailureCode.SCRATCH,
             "out of scratch space: it wrote more to its folders than it may",
+        )
+    if not_suspended:
+        return _failure(
+            FailureClass.TRANSIENT, FailureCode.DEVICE, f"it could not be suspended or resumed: {not_suspended}"
         )
     if exit_code in _COMMAND_MISSING:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, _COMMAND_MISSING[exit_code])

@@ -11,6 +11,7 @@ from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
 from rota.drivers.local.confinement.abilities import Confinement
 from rota.drivers.local.confinement.accounts import AccountMap, own_account
 from rota.drivers.local.confinement.device_rules import DeviceNumber, refused
+from rota.drivers.local.gpu.abilities import GpuAbilities
 from rota.drivers.local.plan_environment import plan_variables
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, login_environment, tied_cpus
@@ -45,6 +46,9 @@ class Settings:
     """Processes and threads that a task may have at a time, where the kernel counts them."""
     nvml: str | None = None
     """The folder of `pynvml`, by which supervisors see what tasks use of GPUs; None where devices are no GPUs."""
+
+    gpu: GpuAbilities | None = None
+    """By what supervisors suspend what runs on GPUs; None where that can't be or is not to be done."""
 
     @property
     def pipe(self) -> Path:
@@ -93,6 +97,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),
         "gpus": list(slot.devices) if settings.nvml else [],
         "nvml": settings.nvml,
+        "cuda": settings.gpu.library if settings.gpu and slot.devices and len(attempt.tasks) == 1 else None,
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
         "token": task.token,

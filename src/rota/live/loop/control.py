@@ -23,6 +23,7 @@ from rota.core.engine.driver import ExitDetail, LiveDriver
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Cause, Move, Resize, Start, Stop
 from rota.core.messages.events import (
+    CheckpointChanged,
     End,
     Event,
     Interrupted,
@@ -65,7 +66,17 @@ log = logging.getLogger("rota.live")
 PAST_KEY = "past"
 """The setting that holds the past usage of accounts."""
 MEMORY_EVERY_S = 1.0
-_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, JobRequeued, JobUpdated, Lapsed, SpeedChanged, WorkDone)
+_MAY_BE_LATE = (
+    CheckpointChanged,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobUpdated,
+    Lapsed,
+    SpeedChanged,
+    WorkDone,
+)
 
 
 class Control:
@@ -142,6 +153,8 @@ class Control:
         elif isinstance(event, Stopped) and self.state.jobs[event.job_id].stopping is Cause.TIME_LIMIT:
             record = self.kept[event.job_id]
             record.message, record.failure = "it reached its time limit", Cause.TIME_LIMIT.value
+        elif isinstance(event, CheckpointChanged):
+            self.kept[event.job_id].not_suspended = detail.message
         self._put(LoopEntry([event]))
 
     def _retry_with_more_memory(self, event: JobEnded, detail: ExitDetail) -> tuple[Event, ExitDetail]:

@@ -102,6 +102,8 @@ class GpuWatch:
         self._token = token
         self._use = GpuUse()
         self._due = time.monotonic()
+        self.holders: dict[int, int] = {}
+        """The task's processes that hold GPU memory, and how many bytes of it on all GPUs, in the last sample."""
 
     def due_in_s(self, now: float) -> float:
         """Return how long until the next sample."""
@@ -113,7 +115,9 @@ class GpuWatch:
         self._use.alone = self._use.alone and not os.path.exists("shared")
         readings = self._nvml.look()
         named = {pid for reading in readings for pid in reading.bytes_by_process}
-        self._use.add(readings, {pid for pid in named if belongs(pid, session, self._token)}, now_s())
+        mine = {pid for pid in named if belongs(pid, session, self._token)}
+        self.holders = {pid: sum(reading.bytes_by_process.get(pid, 0) for reading in readings) for pid in mine}
+        self._use.add(readings, mine, now_s())
         with contextlib.suppress(OSError):
             write("gpus.json", self._use.summary())
 

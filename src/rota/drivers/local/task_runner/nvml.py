@@ -58,6 +58,16 @@ class Nvml:
                 numbers.append(index)
         return numbers
 
+    def uuids(self) -> list[str]:
+        """The name of each one that stays the same."""
+        found = [self._library.nvmlDeviceGetUUID(handle) for handle in self._handles]
+        return [each if isinstance(each, str) else each.decode() for each in found]
+
+    def release(self) -> int:
+        """The driver's release: 580 of 580.95.05."""
+        version = self._library.nvmlSystemGetDriverVersion()
+        return int((version if isinstance(version, str) else version.decode()).partition(".")[0])
+
     def look(self) -> list[Reading]:
         """Return a reading of each; empty if the library does not answer."""
         with contextlib.suppress(self._library.NVMLError):
@@ -73,7 +83,7 @@ class Nvml:
 
 def find_nvml(indexes: Sequence[int] | None = None, folder: str | None = None) -> Nvml | None:
     """The GPUs, all or some; None where there is no driver or no `pynvml`."""
-    if not os.path.exists(DRIVER):
+    if folder is None and not os.path.exists(DRIVER):
         return None
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)
