@@ -96,7 +96,8 @@ def _run(scenario: Scenario, options: SimOptions) -> None:
     _print_left_out(loaded)
     notes = scenario_notes(loaded)
     for note in notes:
-        echo(note.text, err=True)
+        if note.is_printed:
+            echo(note.text, err=True)
     keep = Keep.SKETCH if output is OutputFormat.TABLE else Keep.FIGURES
     if out is not None or figures is not None:
         keep = Keep.ALL

@@ -29,6 +29,8 @@ class RunNote:
     text: str
     policies: tuple[str, ...] = ()
     """Empty: all of them."""
+    is_printed: bool = True
+    """Whether `rota sim` also prints it; others are in its JSON and its report only."""
     is_caveat: bool = False
     """Whether the figures of those policies are comparable with others only with an asterisk."""
 
@@ -152,15 +154,16 @@ def _unused_abilities(loaded: LoadedScenario) -> Iterator[RunNote]:
     elastic = tuple(spec for spec, policy in declared.items() if policy.resizes)
     if elastic and not any(job.elastic is not None for job in jobs):
         text = f"{', '.join(elastic)}: no job is elastic, so that there are no sizes to choose"
-        yield RunNote(code="no-elastic-jobs", text=text, policies=elastic)
+        yield RunNote(code="no-elastic-jobs", text=text, policies=elastic, is_printed=False)
     fair = tuple(spec for spec, policy in declared.items() if policy.divides_owners)
     owners = {(job.tenant, job.user) for job in jobs if job.user or job.tenant != DEFAULT_TENANT}
     if fair and len(owners) < 2:
         text = f"{', '.join(fair)}: all jobs are of one tenant and user, so that there is nothing to divide fairly"
-        yield RunNote(code="one-owner", text=text, policies=fair)
+        yield RunNote(code="one-owner", text=text, policies=fair, is_printed=False)
     if _types_are_equal(loaded):
         kinds = ", ".join(str(kind) for kind in loaded.setting.cluster.devices_by_type)
-        yield RunNote(code="equal-types", text=f"device types {kinds}: all are equally fast for these jobs")
+        text = f"device types {kinds}: all are equally fast for these jobs"
+        yield RunNote(code="equal-types", text=text, is_printed=False)
 
 
 def _types_are_equal(loaded: LoadedScenario) -> bool:
@@ -189,6 +192,7 @@ def _placements(loaded: LoadedScenario) -> Iterator[RunNote]:
         yield RunNote(
             code="different-placements",
             text=f"policies are compared under different placements ({each}); set one for all with --placement",
+            is_printed=False,
         )
 
 
