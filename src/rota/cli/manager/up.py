@@ -219,7 +219,8 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
     from rota.api.limits.values import Limits
     from rota.api.serve import Options
-    from rota.drivers.local.machine import device_nodes, nvml_folder
+    from rota.cli.manager.up_gpu import gpu_settings, library_folder
+    from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import Settings
     from rota.files.oidc_file import read_oidc_file
     from rota.live.intake.tenant_registry import TenantSettings
@@ -230,7 +231,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     home = (settings.data or data_folder()).absolute()
     return Options(
         scheduling=Scheduling(
-            cluster=_cluster(settings.emulate),
+            cluster=_cluster(settings.emulate, settings.gpu.nvml),
             policy=guarded_policy(settings),
             placement=settings.placement,
             tenancy=settings.tenancy,
@@ -246,7 +247,8 @@ def _options(settings: UpFile, *, umask: int) -> Options:
             scratch_bytes=settings.scratch or 0,
             max_processes=settings.max_processes,
             limits=_limits(home, Cgroup(settings.cgroups)),
-            nvml=nvml_folder() if settings.emulate is None else None,
+            nvml=library_folder(settings),
+            gpu=gpu_settings(settings),
         ),
         host=settings.host,
         port=settings.port,
@@ -279,11 +281,11 @@ def _limits(home: Path, wanted: Cgroup) -> Cgroups | NoCgroups:
     return found
 
 
-def _cluster(emulate: str | None) -> Cluster:
+def _cluster(emulate: str | None, nvml: Path | None = None) -> Cluster:
     if emulate is None:
         from rota.drivers.local.machine import this_machine
 
-        return this_machine()
+        return this_machine(None if nvml is None else str(nvml))
     from rota.files.cluster import read_cluster
 
     return read_cluster(emulate)

@@ -156,6 +156,7 @@ class Attempt:
             tail(failed.folder),
             memory_limit=failed.state.get("cause") == "memory",
             scratch_limit=failed.state.get("cause") == "scratch",
+            gpu_memory_limit=failed.state.get("excess", ""),
         )
         where = f"task {failed.slot.rank}: " if self.is_gang else ""
         kind = "" if failure.kind is FailureClass.UNKNOWN else f" ({failure.kind.value})"

@@ -84,8 +84,14 @@ def classify(
     *,
     memory_limit: bool = False,
     scratch_limit: bool = False,
+    gpu_memory_limit: str = "",
 ) -> Failure:
-    """The failure of a task that ended with an exit code or by a signal."""
+    """The failure of a task that ended with an exit code or by a signal.
+
+    `gpu_memory_limit` is by how much it exceeded what it asked for, in words, if its supervisor ended it for that.
+    """
+    if gpu_memory_limit:
+        return _failure(FailureClass.PERMANENT, FailureCode.GPU_OUT_OF_MEMORY, gpu_memory_limit)
     if memory_limit:
         return _failure(
             FailureClass.PERMANENT, FailureCode.OUT_OF_MEMORY, "out of memory: it used more than it asked for"

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rota.files.job_shape import JobFile
 
 
-def this_machine() -> Cluster:
-    """Return this machine as one node."""
-    device_type, devices, device_memory = _gpus()
+def this_machine(nvml: str | None = None) -> Cluster:
+    """Return this machine as one node; `nvml` is where `pynvml` lies, if not where Rota's own packages are."""
+    device_type, devices, device_memory = _gpus(nvml)
     pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     node = Node(
         id=NodeId(socket.gethostname() or "localhost"),
@@ -32,9 +32,9 @@ def this_machine() -> Cluster:
     return Cluster(nodes=(node,))
 
 
-def _gpus() -> tuple[str, int, int | None]:
+def _gpus(nvml: str | None) -> tuple[str, int, int | None]:
     """Type, number and memory of the GPUs, by NVIDIA's library; none where there is no driver."""
-    found = find_nvml()
+    found = find_nvml(None, nvml)
     if found is None:
         return "gpu", 0, None
     name, memory_bytes = found.about()

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rota.core.model.job import WHOLE
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
 from rota.drivers.local.confinement.abilities import Confinement
 from rota.drivers.local.confinement.accounts import AccountMap, own_account
 from rota.drivers.local.confinement.device_rules import DeviceNumber, refused
+from rota.drivers.local.gpu.settings import GpuSettings
 from rota.drivers.local.plan_environment import plan_variables
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, login_environment, tied_cpus
@@ -45,6 +47,8 @@ class Settings:
     """Processes and threads that a task may have at a time, where the kernel counts them."""
     nvml: str | None = None
     """The folder of `pynvml`, by which supervisors see what tasks use of GPUs; None where devices are no GPUs."""
+    gpu: GpuSettings = field(default_factory=GpuSettings)
+    """How GPUs are watched, limited and shared."""
 
     @property
     def pipe(self) -> Path:
@@ -93,6 +97,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),
         "gpus": list(slot.devices) if settings.nvml else [],
         "nvml": settings.nvml,
+        "gpu_memory": _gpu_memory_limit(attempt, task, settings),
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
         "token": task.token,
@@ -104,3 +109,15 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "confine": attempt.confine,
         "scratch": attempt.scratch,
     }
+
+
+def _gpu_memory_limit(attempt: Attempt, task: TaskHandle, settings: Settings) -> Json | None:
+    """What a task may hold of each GPU, and how long it may hold more; None: as much as it likes.
+
+    An amount that Rota has estimated does not limit a job that has its GPUs to itself.
+    """
+    asked = attempt.job.roles[task.slot.role].device_memory_bytes
+    is_shared = any(slot.milli != WHOLE for slot in attempt.placement)
+    if not asked or settings.gpu.memory_grace_s is None or (attempt.launch.estimates_gpu_memory and not is_shared):
+        return None
+    return {"bytes": asked, "grace_s": settings.gpu.memory_grace_s}
