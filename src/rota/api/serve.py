@@ -32,6 +32,7 @@ from rota.core.messages.events import JobCancelled
 from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import LocalDriver
+from rota.drivers.local.gpu.sensors import find_sensors
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, usual_most_tasks
 from rota.drivers.local.settings import Settings
@@ -39,6 +40,7 @@ from rota.files.job_shape import JobFile
 from rota.files.oidc_file import OidcFile
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
+from rota.live.gpus.monitor import GpuMonitor
 from rota.live.intake.quotas import SubmissionQuotas
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings
@@ -163,7 +165,8 @@ async def _serve(
         AttemptController(control.present.nodes, options.settings, starts.answered, overlaps=control.engine.overlaps)
     )
     driver = LocalDriver(starts, control.state, control.kept)
-    server = _http_server(options, _service(options, records, parts, control, forecasts, learning))
+    monitor = _gpu_monitor(options, control)
+    server = _http_server(options, _service(options, records, parts, control, forecasts, learning, monitor))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
     retraining = Retraining(control, options.scheduling, records.url, options.settings.home)
@@ -178,6 +181,7 @@ async def _serve(
             through_outages(learning.run),
             through_outages(forecasts.run),
             control.storage.watch(),
+            *([] if monitor is None else [monitor.run()]),
             *parts.upkeep(),
         )
     ]
@@ -210,6 +214,12 @@ def _repeat_cancellations(control: Control, home: Path) -> None:
             control.happened(LoopEntry([JobCancelled(job_id)]))
 
 
+def _gpu_monitor(options: Options, control: Control) -> GpuMonitor | None:
+    settings = options.settings
+    sensors = find_sensors(settings.nvml)
+    return None if sensors is None else GpuMonitor(control, sensors, settings.gpu, settings.home)
+
+
 def _learning(options: Options, records: Records, control: Control) -> Learning:
     learning = Learning(
         records,
@@ -229,6 +239,7 @@ def _service(
     control: Control,
     forecasts: ForecastKeeper,
     learning: Learning,
+    monitor: GpuMonitor | None,
 ) -> Service:
     most_tasks = options.most_tasks or usual_most_tasks()
 
@@ -260,12 +271,13 @@ def _service(
         logins=parts.logins,
         home=options.settings.home,
         scheduling=options.scheduling,
-        lookout=ManagerOverview(records, control, options.scheduling),
+        lookout=ManagerOverview(records, control, options.scheduling, monitor),
         limits=str(options.settings.limits),
         learning=learning,
         truth=Truth(records, options.scheduling, forecasts),
         call_limits=options.call_limits,
         tenants=tenants,
+        gpus=monitor,
     )
 
 

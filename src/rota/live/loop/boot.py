@@ -144,7 +144,7 @@ def begin(
         present=was.present,
         reserve=reserve,
     )
-    control.begin_with(was.first)
+    control.happened(was.first)
     return control
 
 

@@ -105,6 +105,7 @@ class Control:
         self._leases = Leases(engine.state, lambda event: self._put(LoopEntry([event])))
         self._listeners: list[Callable[[Sequence[News]], None]] = []
         self._driver: LiveDriver | None = None
+        self._hold_when_stopped: set[JobId] = set()
 
     @property
     def state(self) -> State:
@@ -142,7 +143,21 @@ class Control:
         elif isinstance(event, Stopped) and self.state.jobs[event.job_id].stopping is Cause.TIME_LIMIT:
             record = self.kept[event.job_id]
             record.message, record.failure = "it reached its time limit", Cause.TIME_LIMIT.value
-        self._put(LoopEntry([event]))
+        events: list[Event] = [event]
+        if isinstance(event, Stopped) and event.job_id in self._hold_when_stopped:
+            self._hold_when_stopped.discard(event.job_id)
+            events.append(JobHeld(event.job_id))
+        self._put(LoopEntry(events))
+
+    def hold_when_stopped(self, job_id: JobId) -> None:
+        """Hold a job that is being stopped as soon as it has, before it can start again."""
+        self._hold_when_stopped.add(job_id)
+
+    def warn(self, job_id: JobId, text: str) -> None:
+        """Tell all listeners of a warning about a job."""
+        live = self.state.jobs.get(job_id)
+        if live is not None:
+            self._notify([News(job_id, live.job.tenant, shown_state(live), self.steps - 1, text)])
 
     def _retry_with_more_memory(self, event: JobEnded, detail: ExitDetail) -> tuple[Event, ExitDetail]:
         """Retry a job that ran out of estimated memory with more of it, while there is more."""
@@ -199,10 +214,6 @@ class Control:
 
     def happened(self, entry: LoopEntry) -> None:
         """Add an entry without waiting until it is durable."""
-        self._put(entry)
-
-    def begin_with(self, entry: LoopEntry) -> None:
-        """Add the first entry."""
         self._put(entry)
 
     def _put(self, entry: LoopEntry) -> None:
@@ -364,10 +375,11 @@ class Control:
         for live in touched:
             if live.state is not JobState.WAITING or live.preemptions or live.retry_s is not None:
                 self._log(live)
-        news = [News(live.job.id, live.job.tenant, shown_state(live), self.steps - 1) for live in touched]
-        if news:
-            for listener in list(self._listeners):
-                listener(news)
+        self._notify([News(live.job.id, live.job.tenant, shown_state(live), self.steps - 1) for live in touched])
+
+    def _notify(self, news: Sequence[News]) -> None:
+        for listener in list(self._listeners) if news else ():
+            listener(news)
 
     def _log(self, live: LiveJob) -> None:
         record = self.kept[live.job.id]

@@ -94,6 +94,18 @@ def find_nvml(indexes: Sequence[int] | None = None, folder: str | None = None) -
     """
     if folder is None and not os.path.exists(DRIVER):
         return None
+    library = load_pynvml(folder)
+    if library is None:
+        return None
+    try:
+        found = Nvml(library, indexes)
+    except library.NVMLError:
+        return None
+    return found if len(found) else None
+
+
+def load_pynvml(folder: str | None = None) -> Any:
+    """The module, of a folder if one is named; None if there is none."""
     if folder is not None:
         sys.path.insert(0, folder)
     try:
@@ -103,8 +115,4 @@ def find_nvml(indexes: Sequence[int] | None = None, folder: str | None = None) -
     finally:
         if folder is not None:
             sys.path.remove(folder)
-    try:
-        found = Nvml(pynvml, indexes)
-    except pynvml.NVMLError:
-        return None
-    return found if len(found) else None
+    return pynvml
