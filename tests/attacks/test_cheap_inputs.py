@@ -256,7 +256,7 @@ def test_job_file_in_the_dashboard_is_refused_by_name_and_quickly(text: str, wor
     with pytest.raises(RotaError, match=word):
         values_of(text)
 
-    assert time.thread_time() - begun_s < 0.2
+    assert time.thread_time() - begun_s < 0.5, "on a busy machine; a bomb that is expanded takes seconds"
 
 
 @pytest.mark.attack("infinity in a job file of the dashboard", stopped_by="values that JSON can't hold are refused")
