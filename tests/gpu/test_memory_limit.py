@@ -117,7 +117,7 @@ def test_a_task_above_its_gpu_memory_is_warned_and_ended_alone(tmp_path: Path, m
         bench.driver.stop(JobId("2"), Cause.CANCELLED)
         await until(lambda: bench.state(name="2").get("phase") == "ended")
 
-    with_driver(tmp_path, course, nvml=str(machine.folder), gpu=GpuSettings(memory_grace_s=0.5))
+    with_driver(tmp_path, course, nvml=str(machine.folder), gpu_settings=GpuSettings(memory_grace_s=0.5))
 
 
 @pytest.mark.slow

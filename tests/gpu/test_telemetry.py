@@ -137,10 +137,11 @@ def test_users_are_reported_by_idle_time_and_that_survives(tmp_path: Path) -> No
     assert GpuUseByUser(tmp_path, 5.0).report(days=1)["bob"].held_s == 7200.0
 
 
-def test_energy_is_the_difference_of_counters_even_when_they_begin_again(tmp_path: Path) -> None:
+def test_energy_is_the_difference_of_counters_even_when_they_begin_again_or_it_rests(tmp_path: Path) -> None:
     energy = GpuEnergy()
-    for second, count in enumerate([1_000, 501_000, 200, 100_200]):
-        energy.add([Reading(0, {}, 0.0, count), Reading(0, {}, 0.0, None)], True, float(second))
+    for second, count in enumerate([1_000, 501_000, 200, 100_200, None, 900_200, 900_300]):
+        rests = count is None
+        energy.add([] if rests else [Reading(0, {}, 0.0, count), Reading(0, {}, 0.0, None)], True, float(second))
     folder = tmp_path / "runs" / JOB / "1" / "0"
     folder.mkdir(parents=True)
     write_json(folder / "energy.json", energy.summary())
@@ -148,10 +149,10 @@ def test_energy_is_the_difference_of_counters_even_when_they_begin_again(tmp_pat
     found = energy_of(tmp_path, JOB)
 
     assert found is not None
-    assert (found.joules, found.alone) == (600.0, True)
+    assert (found.joules, found.alone) == (600.1, True)
     told = found.encode(EnergyRates(price_per_kwh=0.3, currency="EUR", carbon_g_per_kwh=360.0))
-    assert told["cost"] == pytest.approx(600 / 3.6e6 * 0.3)
-    assert told["carbon_g"] == pytest.approx(0.06)
+    assert told["cost"] == pytest.approx(600.1 / 3.6e6 * 0.3)
+    assert told["carbon_g"] == pytest.approx(0.06001)
 
 
 def test_energy_of_shared_gpus_is_not_called_the_jobs(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,12 @@ from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import JobCancelled
+from rota.core.model.cluster import Node
 from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.confinement.attempt_folders import make_home
-from rota.drivers.local.driver import LocalDriver
+from rota.drivers.local.driver import Attempts, LocalDriver
 from rota.drivers.local.gpu.sensors import find_sensors
+from rota.drivers.local.gpu.suspension import SuspendingAttempts
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, usual_most_tasks
 from rota.drivers.local.settings import Settings
@@ -161,9 +163,7 @@ async def _serve(
     starts = PacedStarts(
         options.settings.home, control.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
-    starts.attach(
-        AttemptController(control.present.nodes, options.settings, starts.answered, overlaps=control.engine.overlaps)
-    )
+    starts.attach(_attempts(options.settings, control, control.present.nodes, starts))
     driver = LocalDriver(starts, control.state, control.kept)
     monitor = _gpu_monitor(options, control)
     server = _http_server(options, _service(options, records, parts, control, forecasts, learning, monitor))
@@ -206,6 +206,20 @@ async def _serve(
     log.info("stopped")
 
 
+def _attempts(settings: Settings, control: Control, nodes: Sequence[Node], starts: PacedStarts) -> Attempts:
+    """What runs the tasks of attempts; on GPUs that can be, jobs are suspended instead of stopped."""
+    if settings.gpu is None:
+        return AttemptController(nodes, settings, starts.answered, overlaps=control.engine.overlaps)
+    later = asyncio.get_running_loop().call_later
+    suspending = SuspendingAttempts(settings, control.state, nodes, starts.answered, later)
+    suspending.attach(
+        AttemptController(
+            nodes, settings, suspending.answered, overlaps=control.engine.overlaps, noticed=suspending.noticed
+        )
+    )
+    return suspending
+
+
 def _repeat_cancellations(control: Control, home: Path) -> None:
     """Cancel jobs whose cancellation was carried out but could not be stored before the manager ended."""
     for job_id, live in control.state.jobs.items():
@@ -217,7 +231,7 @@ def _repeat_cancellations(control: Control, home: Path) -> None:
 def _gpu_monitor(options: Options, control: Control) -> GpuMonitor | None:
     settings = options.settings
     sensors = find_sensors(settings.nvml)
-    return None if sensors is None else GpuMonitor(control, sensors, settings.gpu, settings.home)
+    return None if sensors is None else GpuMonitor(control, sensors, settings.gpu_settings, settings.home, settings.mps)
 
 
 def _learning(options: Options, records: Records, control: Control) -> Learning:

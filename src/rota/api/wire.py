@@ -8,7 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from rota.core.engine.preemption_guard import can_resume
 from rota.core.messages.reasons import Reason
+from rota.core.model.job import JobId, JobState
 from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
@@ -91,6 +93,9 @@ class JobOut(BaseModel):
     array: ArrayOut | None = None
     spec: dict[str, Any] | None = None
     nodes: list[str] | None = None
+    if_preempted: str | None = Field(
+        None, description="What a preemption does to the work of a job that has not ended: `resumes` or `starts over`."
+    )
     progress: dict[str, Any] | None = Field(None, description="The progress that the job reports through the SDK.")
     usage: dict[str, float] | None = Field(None, description="The resource usage of the latest attempt.")
 
@@ -204,10 +209,27 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
     if whole:
         out["spec"] = masked(spec)
         out["nodes"] = []
+        if live is not None:
+            note = control.kept[row.id].not_suspended
+            lost = f"starts over: {note}" if note else "starts over"
+            out["if_preempted"] = "resumes" if can_resume(live.job) else lost
         if live is not None and live.held:
             nodes = control.state.inventory.nodes
             out["nodes"] = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))
     return out
+
+
+def host_memory_note(waiting: JobId, control: Control) -> str:
+    """Return which jobs would make room for a waiting one if the host had memory for what they hold on GPUs."""
+    mine = control.state.jobs.get(waiting)
+    if mine is None or mine.state is not JobState.WAITING:
+        return ""
+    notes = [
+        f"; job {live.job.id} can't be suspended for it: {why}"
+        for live in control.state.jobs.values()
+        if live.placement and live.job.priority < mine.job.priority and (why := control.kept[live.job.id].not_suspended)
+    ]
+    return "".join(notes[:3])
 
 
 def _tasks(spec: Json) -> int:

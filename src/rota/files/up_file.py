@@ -109,6 +109,7 @@ class UpFile(FileModel):
     scratch: Bytes | None = None
     max_processes: Annotated[int, Field(strict=True, ge=16, le=1 << 22)] = 4096
     device_nodes: Text | None = None
+    gpu_suspend: Literal["auto", "off"] = "auto"
     task_env: Annotated[dict[Text, str] | None, BeforeValidator(_variables)] = None
     keep: Annotated[Seconds, Field(gt=0)] = 30 * 86400.0
     estimate_bound: Annotated[float, Field(ge=0)] = 0.25

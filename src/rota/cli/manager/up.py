@@ -20,6 +20,8 @@ from rota.cli.manager.up_options import (
     DeviceNodes,
     Emulate,
     EstimateBound,
+    GpuSuspend,
+    GpuSuspendOption,
     Isolation,
     IsolationOption,
     MaxPriorityOption,
@@ -76,6 +78,7 @@ def up(
     scratch: Scratch = None,
     max_processes: Annotated[int, typer.Option(help="Processes and threads that a task may have.", min=16)] = 4096,
     device_nodes: DeviceNodes = None,
+    gpu_suspend: GpuSuspendOption = GpuSuspend.AUTO,
     task_env: TaskEnv = None,
     keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
     estimate_bound: EstimateBound = 0.25,
@@ -219,7 +222,8 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
     from rota.api.limits.values import Limits
     from rota.api.serve import Options
-    from rota.cli.manager.up_gpu import gpu_settings, library_folder
+    from rota.cli.manager.up_gpu import gpu_settings, library_folder, mps_daemons
+    from rota.drivers.local.gpu.abilities import gpu_abilities
     from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import Settings
     from rota.files.oidc_file import read_oidc_file
@@ -248,7 +252,9 @@ def _options(settings: UpFile, *, umask: int) -> Options:
             max_processes=settings.max_processes,
             limits=_limits(home, Cgroup(settings.cgroups)),
             nvml=library_folder(settings),
-            gpu=gpu_settings(settings),
+            gpu_settings=gpu_settings(settings),
+            mps=mps_daemons(settings, home),
+            gpu=gpu_abilities() if settings.emulate is None and settings.gpu_suspend == "auto" else None,
         ),
         host=settings.host,
         port=settings.port,

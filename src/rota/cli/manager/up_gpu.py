@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rota.drivers.local.gpu.mps import MpsDaemons
     from rota.drivers.local.gpu.settings import GpuSettings
     from rota.files.up_file import UpFile
 
@@ -41,3 +44,18 @@ def library_folder(settings: UpFile) -> str | None:
     if not (named / "pynvml.py").is_file():
         raise RotaError(f"gpu.nvml: there is no pynvml.py in {named}; name the folder that holds it, or leave it out")
     return str(named)
+
+
+def mps_daemons(settings: UpFile, home: Path) -> MpsDaemons | None:
+    """Return the daemons through which packed jobs share GPUs; None if the settings do not ask for that."""
+    from rota.drivers.local.gpu.mps import PROGRAM, MpsDaemons
+    from rota.drivers.local.task_runner.nvml import find_nvml
+
+    folder = library_folder(settings)
+    if settings.gpu.mps == "off" or folder is None:
+        return None
+    found = find_nvml(None, folder)
+    made = MpsDaemons(home, () if found is None else tuple(found.uuids()))
+    if not made.is_there:
+        raise RotaError(f"gpu.mps: {PROGRAM} is not installed; install NVIDIA's MPS, or set it to off")
+    return made

@@ -70,6 +70,8 @@ class Attempt:
         """Whether its tasks are to be suspended."""
         self.turned = False
         """Whether a suspension or resumption is still to be answered."""
+        self.swap: Json | None = None
+        """What its tasks are told about their GPU memory with the order to suspend or resume."""
         self.saves = False
         """Whether it was reported that it only saves its result."""
         self.successor: LaunchOrder | None = None
@@ -117,6 +119,14 @@ class Attempt:
         """Whether nothing of the attempt is left."""
         return all(task.phase is TaskPhase.ENDED for task in self.tasks)
 
+    def open_barrier(self) -> None:
+        """Let its tasks start together; a repeated call changes nothing."""
+        go = self.tasks[0].folder.parent / "go"
+        if not go.exists():
+            go.touch()
+            for task in self.tasks:
+                task.nudge()
+
     def note_sharing(self) -> None:
         """Note that other jobs share its devices, so that their utilisation is not only its own."""
         if any(slot.milli != WHOLE for slot in self.placement):
@@ -157,6 +167,7 @@ class Attempt:
             memory_limit=failed.state.get("cause") == "memory",
             scratch_limit=failed.state.get("cause") == "scratch",
             gpu_memory_limit=failed.state.get("excess", ""),
+            not_suspended=str(failed.state.get("swap_failed") or ""),
         )
         where = f"task {failed.slot.rank}: " if self.is_gang else ""
         kind = "" if failure.kind is FailureClass.UNKNOWN else f" ({failure.kind.value})"

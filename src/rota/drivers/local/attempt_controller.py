@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
@@ -24,7 +23,13 @@ from rota.core.model.placement import Placement
 from rota.core.model.ranks import task_ranks
 from rota.drivers.local import attempt_events
 from rota.drivers.local.attempt import Attempt, Verdict
-from rota.drivers.local.confinement.attempt_folders import prepare_attempt
+from rota.drivers.local.confinement.attempt_folders import (
+    has_begun,
+    prepare_attempt,
+    rendezvous_port,
+    true_number,
+    work_at_start,
+)
 from rota.drivers.local.confinement.private_folders import remove_private, sweep_memory
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.prefork_pool import PreforkPool
@@ -32,7 +37,7 @@ from rota.drivers.local.settings import Settings, task_order
 from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
 from rota.drivers.local.time_slicer import TimeSlicer
 from rota.store import clock
-from rota.store.run_folder import attempt_folder, mark_of, read_json, write_json
+from rota.store.run_folder import Json, attempt_folder, mark_of
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
@@ -49,12 +54,21 @@ Answer = Callable[[Event, ExitDetail], None]
 class AttemptController:
     """All attempts that are under way."""
 
-    def __init__(self, nodes: Sequence[Node], settings: Settings, answer: Answer, *, overlaps: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        settings: Settings,
+        answer: Answer,
+        *,
+        overlaps: bool = False,
+        noticed: Callable[[Attempt], None] | None = None,
+    ) -> None:
         self._nodes = nodes
         self._settings = settings
         self._answer = answer
         self._overlaps = overlaps
         """Whether to report when a job only saves, so that its devices can be given to others."""
+        self._noticed = noticed
         self._attempts: dict[JobId, Attempt] = {}
         self._failures: dict[JobId, int] = {}
         self._by_token: dict[str, tuple[Attempt, TaskHandle]] = {}
@@ -76,7 +90,7 @@ class AttemptController:
         port = 0
         try:
             prepare_attempt(attempt, order, self._settings)
-            port = self._port(order)
+            port = rendezvous_port(self._settings.home, order)
         except OSError as error:
             attempt.given_up = f"its folder can't be made: {error.strerror}"
         except RotaError as error:
@@ -100,7 +114,7 @@ class AttemptController:
         if attempt is None and self._has_settled:  # it has just ended, and its event is under way
             return
         if attempt is None:  # after a restart of the manager: continue the resize
-            if self._has_begun(order):
+            if has_begun(self._settings.home, order):
                 self.start(order)
                 return
             attempt = self._found(replace(order, placement=before, resizes=False, moves=False), earlier=order.moves)
@@ -108,9 +122,6 @@ class AttemptController:
         attempt.ordered = Cause.MOVED
         self._end(attempt, attempt.launch.grace_s)
         self._look(attempt)
-
-    def _has_begun(self, order: LaunchOrder) -> bool:
-        return attempt_folder(self._settings.home, order.job.id, order.attempt).exists()
 
     def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """Find the tasks of a running job, or of one that is being stopped, after a restart of the manager."""
@@ -120,6 +131,9 @@ class AttemptController:
             self._slicer.add(order.job.id, order.placement)
         self._look(attempt)
 
+    def find_held(self, order: LaunchOrder) -> None:
+        """No job of this controller has tasks while it waits."""
+
     def share(self, job_id: JobId, placement: Placement) -> None:
         """Give a job another fraction of its devices."""
         attempt = self._attempts.get(job_id)
@@ -128,14 +142,18 @@ class AttemptController:
             self._slicer.add(job_id, placement)
             attempt.note_sharing()
 
-    def suspend(self, job_id: JobId) -> None:
-        """Suspend the tasks of a job, until they are resumed or stopped."""
+    def suspend(self, job_id: JobId, swap: Json | None = None) -> None:
+        """Suspend the tasks of a job until they are resumed or stopped; `swap`: with their GPU memory on the host."""
         self._slicer.leave(job_id)
-        self._turn(job_id, rests=True)
+        self._turn(job_id, rests=True, swap=swap)
 
-    def resume(self, job_id: JobId) -> None:
-        """Resume the tasks of a job."""
-        self._turn(job_id, rests=False)
+    def resume(self, job_id: JobId, swap: Json | None = None) -> None:
+        """Resume the tasks of a job; `swap` names the GPUs that its memory returns to, if they are others."""
+        self._turn(job_id, rests=False, swap=swap)
+
+    def attempt(self, job_id: JobId) -> Attempt | None:
+        """Return the attempt of a job, if one is under way."""
+        return self._attempts.get(job_id)
 
     def ran_s(self, job_id: JobId) -> float:
         """Return how long a job's tasks have run, without the time in which they were paused."""
@@ -151,11 +169,11 @@ class AttemptController:
             with contextlib.suppress(OSError):  # the disk is full: tried again in the next time slice
                 task.order_rest(until_s is not None, until_s)
 
-    def _turn(self, job_id: JobId, *, rests: bool) -> None:
+    def _turn(self, job_id: JobId, *, rests: bool, swap: Json | None) -> None:
         attempt = self._attempts.get(job_id)
         if attempt is None or attempt.ending:
             return
-        attempt.rests, attempt.turned = rests, True
+        attempt.rests, attempt.turned, attempt.swap = rests, True, swap
         for task in attempt.tasks:
             if task.phase is not TaskPhase.ENDED:
                 self._order_rest(attempt, task)
@@ -163,17 +181,17 @@ class AttemptController:
 
     def _order_rest(self, attempt: Attempt, task: TaskHandle) -> None:
         try:
-            task.order_rest(attempt.rests)
+            task.order_rest(attempt.rests, swap=attempt.swap)
         except OSError:  # the disk is full; there may be room soon
             if self._attempts.get(attempt.job.id) is attempt:
                 self._loop.call_later(FULL_S, self._order_rest, attempt, task)
 
     def _found(self, order: LaunchOrder, *, earlier: bool = False) -> Attempt:
         """Return the running attempt; of a job that was being resized or moved it may be the previous one."""
-        if (earlier or order.job.elastic is not None) and not self._has_begun(order):
+        if (earlier or order.job.elastic is not None) and not has_begun(self._settings.home, order):
             order = replace(order, attempt=order.attempt - 1)
         attempt = self._attempt(order)
-        attempt.announced = True
+        attempt.announced, attempt.work_s = True, work_at_start(self._settings.home, order)
         for task in attempt.tasks:
             task.find()
             self._watch(attempt, task)
@@ -216,7 +234,7 @@ class AttemptController:
             own = folder / str(slot.rank)
             token = task_token(self._mark, own, order.job.id, order.attempt, slot.rank)
             tasks.append(TaskHandle(slot, own, token))
-        attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
+        attempt = Attempt(order.job, order.launch, true_number(folder, order.attempt), tasks, order.work_s)
         attempt.placement = order.placement
         attempt.resizes, attempt.moves = order.resizes, order.moves
         for task in tasks:
@@ -225,17 +243,6 @@ class AttemptController:
         self._attempts[order.job.id] = attempt
         self._failures[order.job.id] = order.failures
         return attempt
-
-    def _port(self, order: LaunchOrder) -> int:
-        """Return the rendezvous port, the same for all tasks of an attempt."""
-        folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
-        known = read_json(folder / "attempt.json")
-        if known is None:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                known = {"port": probe.getsockname()[1]}
-            write_json(folder / "attempt.json", known)
-        return int(known["port"])
 
     def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> None:
         try:
@@ -347,6 +354,8 @@ class AttemptController:
             attempt.announced = True
             self._slicer.add(attempt.job.id, attempt.placement)
             self._answer(attempt_events.begun(attempt), ExitDetail())
+        if self._noticed is not None:
+            self._noticed(attempt)
         if attempt.turned and attempt.has_turned and not attempt.ending and not attempt.all_ended:
             attempt.turned = False
             self._answer(attempt_events.turned(attempt), ExitDetail())
@@ -360,16 +369,10 @@ class AttemptController:
             self._end(attempt, attempt.launch.grace_s)
 
     def _open_barrier(self, attempt: Attempt) -> None:
-        go = attempt.tasks[0].folder.parent / "go"
-        if go.exists():
-            return
         try:
-            go.touch()
+            attempt.open_barrier()
         except OSError:  # the disk is full; there may be room soon
             self._loop.call_later(FULL_S, self._look, attempt)
-            return
-        for task in attempt.tasks:
-            task.nudge()
 
     def _end(self, attempt: Attempt, grace_s: float) -> None:
         attempt.ending = True

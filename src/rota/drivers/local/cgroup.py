@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from rota.drivers.local.confinement.device_rules import DeviceNumber, attach
+from rota.drivers.local.confinement.device_rules import DeviceNumber, attach, replace_rules
 from rota.drivers.local.task_runner.processes import send_if
 from rota.store.run_folder import Json
 
@@ -27,6 +27,9 @@ LEAST_QUOTA_US = 1000
 GONE_TRIES = 50
 _SWAP = {"memory.max": ("memory.swap.max", "0"), "memory.limit_in_bytes": ("memory.memsw.limit_in_bytes", "")}
 """By the file of a memory limit: the file that forbids to swap past it, and what to write there if not the limit."""
+
+_GROWING = {1: ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes"), 2: ("memory.max",)}
+"""By version: the files of the memory limit, in the order in which they are raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,9 @@ class NoCgroups:
 
     def make(self, token: str, limits: TaskLimits) -> None:
         """No cgroup."""
+
+    def refuse(self, token: str, devices: Sequence[DeviceNumber]) -> None:
+        """No device is refused."""
 
     def remove(self, token: str) -> None:
         """There is nothing to remove."""
@@ -97,7 +103,12 @@ class Cgroups:
         self._limit(by_controller, limits)
         counter = "memory.events" if self.version == 2 else "memory.oom_control"
         enter = [str(folder / "cgroup.procs") for folder in folders]
-        return {"enter": enter, "kills": str(by_controller["memory"] / counter)}
+        limit = [str(by_controller["memory"] / name) for name in _GROWING[self.version]]
+        return {
+            "enter": enter,
+            "kills": str(by_controller["memory"] / counter),
+            "limit": [path for path in limit if Path(path).exists()],
+        }
 
     def _limit(self, folders: Mapping[str, Path], limits: TaskLimits) -> None:
         if limits.memory_bytes:
@@ -112,6 +123,18 @@ class Cgroups:
             else:
                 for device in limits.refused:
                     (folders["devices"] / "devices.deny").write_text(f"{device} rwm")
+
+    def refuse(self, token: str, devices: Sequence[DeviceNumber]) -> None:
+        """Refuse a task these devices from now on, instead of those of before."""
+        folder = self.parents.get("devices")
+        if folder is None:
+            return
+        if self.version == 2:
+            replace_rules(folder / _name(token), devices)
+            return
+        (folder / _name(token) / "devices.allow").write_text("a")
+        for device in devices:
+            (folder / _name(token) / "devices.deny").write_text(f"{device} rwm")
 
     def remove(self, token: str) -> None:
         """Kill the processes left in a task's cgroup, and remove it."""

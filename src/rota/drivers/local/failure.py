@@ -34,6 +34,12 @@ _SIGNS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
     (re.compile(pattern), Failure(kind=kind, code=code, cause=cause))
     for pattern, kind, code, cause in (
         (
+            r"the MPS (?:server|client)|MPS client failed to connect|CUDA_ERROR_MPS_|cudaErrorMps",
+            FailureClass.TRANSIENT,
+            FailureCode.DEVICE,
+            "the MPS server of its GPU failed",
+        ),
+        (
             r"CUDA out of memory|OutOfMemoryError: CUDA",
             FailureClass.PERMANENT,
             FailureCode.GPU_OUT_OF_MEMORY,
@@ -85,6 +91,7 @@ def classify(
     memory_limit: bool = False,
     scratch_limit: bool = False,
     gpu_memory_limit: str = "",
+    not_suspended: str = "",
 ) -> Failure:
     """The failure of a task that ended with an exit code or by a signal.
 
@@ -101,6 +108,10 @@ def classify(
             FailureClass.PERMANENT,
             FailureCode.SCRATCH,
             "out of scratch space: it wrote more to its folders than it may",
+        )
+    if not_suspended:
+        return _failure(
+            FailureClass.TRANSIENT, FailureCode.DEVICE, f"it could not be suspended or resumed: {not_suspended}"
         )
     if exit_code in _COMMAND_MISSING:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, _COMMAND_MISSING[exit_code])

@@ -12,6 +12,8 @@ from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
 from rota.drivers.local.confinement.abilities import Confinement
 from rota.drivers.local.confinement.accounts import AccountMap, own_account
 from rota.drivers.local.confinement.device_rules import DeviceNumber, refused
+from rota.drivers.local.gpu.abilities import GpuAbilities
+from rota.drivers.local.gpu.mps import MpsDaemons
 from rota.drivers.local.gpu.settings import GpuSettings
 from rota.drivers.local.plan_environment import plan_variables
 from rota.drivers.local.task import TaskHandle
@@ -47,8 +49,12 @@ class Settings:
     """Processes and threads that a task may have at a time, where the kernel counts them."""
     nvml: str | None = None
     """The folder of `pynvml`, by which supervisors see what tasks use of GPUs; None where devices are no GPUs."""
-    gpu: GpuSettings = field(default_factory=GpuSettings)
+    gpu_settings: GpuSettings = field(default_factory=GpuSettings)
     """How GPUs are watched, limited and shared."""
+    mps: MpsDaemons | None = None
+    """The daemons through which packed jobs share a GPU; None: they share it as the driver schedules them."""
+    gpu: GpuAbilities | None = None
+    """By what supervisors suspend what runs on GPUs; None where that can't be or is not to be done."""
 
     @property
     def pipe(self) -> Path:
@@ -86,7 +92,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
     plan = plan_variables(attempt.job, attempt.launch.plan, tasks, slot, address=env["MASTER_ADDR"], port=port)
     return {
         "argv": list(attempt.launch.roles[slot.role].argv),
-        "env": {**plan, **env},
+        "env": {**plan, **env, **_mps_variables(attempt, task, settings)},
         "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
         "barrier": attempt.is_gang,
         "barrier_s": settings.barrier_s,
@@ -98,6 +104,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "gpus": list(slot.devices) if settings.nvml else [],
         "nvml": settings.nvml,
         "gpu_memory": _gpu_memory_limit(attempt, task, settings),
+        "cuda": settings.gpu.library if settings.gpu and slot.devices and len(attempt.tasks) == 1 else None,
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
         "token": task.token,
@@ -111,6 +118,21 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
     }
 
 
+def _mps_variables(attempt: Attempt, task: TaskHandle, settings: Settings) -> dict[str, str]:
+    """Return the variables by which a packed task shares its GPU through MPS; none for other tasks.
+
+    A client reaches one daemon, and there is one for each GPU: a task with parts of several GPUs does without.
+    """
+    if settings.mps is None or len(task.slot.devices) != 1:
+        return {}
+    gpu = task.slot.devices[0]
+    held = [slot for slot in attempt.placement if slot.role == task.slot.role and slot.devices >> gpu & 1]
+    if not held or held[0].in_turn or held[0].milli == WHOLE:
+        return {}
+    memory_bytes = attempt.job.roles[task.slot.role].device_memory_bytes
+    return settings.mps.variables(gpu, attempt.account, held[0].milli, memory_bytes)
+
+
 def _gpu_memory_limit(attempt: Attempt, task: TaskHandle, settings: Settings) -> Json | None:
     """What a task may hold of each GPU, and how long it may hold more; None: as much as it likes.
 
@@ -118,6 +140,10 @@ def _gpu_memory_limit(attempt: Attempt, task: TaskHandle, settings: Settings) ->
     """
     asked = attempt.job.roles[task.slot.role].device_memory_bytes
     is_shared = any(slot.milli != WHOLE for slot in attempt.placement)
-    if not asked or settings.gpu.memory_grace_s is None or (attempt.launch.estimates_gpu_memory and not is_shared):
+    if (
+        not asked
+        or settings.gpu_settings.memory_grace_s is None
+        or (attempt.launch.estimates_gpu_memory and not is_shared)
+    ):
         return None
-    return {"bytes": asked, "grace_s": settings.gpu.memory_grace_s}
+    return {"bytes": asked, "grace_s": settings.gpu_settings.memory_grace_s}

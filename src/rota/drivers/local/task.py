@@ -91,10 +91,10 @@ class TaskHandle:
         if state is None:
             return False
         self._was_claimed = True
-        before = (self.phase, self.rests, self.saves)
+        before = (self.phase, self.rests, self.saves, self.swap_bytes)
         self.state = state
         self.phase = TaskPhase(state["phase"])
-        return (self.phase, self.rests, self.saves) != before
+        return (self.phase, self.rests, self.saves, self.swap_bytes) != before
 
     def has_word_of_recorder(self) -> bool:
         """Return whether the recorder wrote how the task ended after its supervisor died, and take it over."""
@@ -168,15 +168,24 @@ class TaskHandle:
         order = read_json(self.folder / "stop.json")
         return order is not None and order.get("cause") == Cause.CANCELLED.value
 
-    def order_rest(self, rests: bool, until_s: float | None = None) -> None:
-        """Order the supervisor to suspend the task, for a time or until further notice, or to resume it."""
-        write_json(self.folder / "rest.json", {"rests": rests, "until_s": until_s})
+    def order_rest(self, rests: bool, until_s: float | None = None, swap: Json | None = None) -> None:
+        """Order the supervisor to suspend the task, for a time or until further notice, or to resume it.
+
+        With `swap` its GPU memory is copied to the host as well, or comes back to the GPUs that `swap` names.
+        """
+        write_json(self.folder / "rest.json", {"rests": rests, "until_s": until_s, **(swap or {})})
         self.nudge()
+
+    @property
+    def swap_bytes(self) -> int:
+        """GPU memory of the task that could be copied to the host; 0 if it has none or the driver can't."""
+        return int(self.state.get("swap_bytes") or 0) if self.phase is TaskPhase.RUNNING else 0
 
     @property
     def rests(self) -> bool:
         """Whether the task is suspended."""
-        return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None
+        is_copied = self.state.get("swap") in ("out", "in")
+        return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None and not is_copied
 
     @property
     def saves(self) -> bool:

@@ -15,6 +15,7 @@ from rota.core.model.placement import device_indexes
 from rota.core.state.job_record import LiveJob
 from rota.drivers.local.gpu.idle import IdleStep, IdleWatch
 from rota.drivers.local.gpu.job_energy import energy_of, warnings_of
+from rota.drivers.local.gpu.mps import MpsDaemons
 from rota.drivers.local.gpu.sensors import GpuSensors
 from rota.drivers.local.gpu.settings import GpuSettings, IdleAction
 from rota.drivers.local.gpu.telemetry import GpuHolder, GpuTelemetry
@@ -25,17 +26,27 @@ from rota.store.run_folder import attempt_folder, read_json, write_json
 
 log = logging.getLogger("rota.live")
 IDLE_EVERY_S = 10.0
+MPS_EVERY_S = 2.0
 
 
 class GpuMonitor:
     """Connects the sensors of the GPUs with the jobs that hold them."""
 
-    def __init__(self, control: Control, sensors: GpuSensors, settings: GpuSettings, home: Path) -> None:
+    def __init__(
+        self,
+        control: Control,
+        sensors: GpuSensors,
+        settings: GpuSettings,
+        home: Path,
+        mps: MpsDaemons | None = None,
+    ) -> None:
         self.telemetry = GpuTelemetry(home, sensors.gpus, settings.idle.below_percent, settings.every_s)
         self.settings = settings
         self._control = control
         self._sensors = sensors
         self._home = home
+        self._mps = mps
+        self._mps_due_s = 0.0
         self._idle = IdleWatch(settings.idle)
         self._idle_due_s = 0.0
         self._told: dict[JobId, set[tuple[str, float]]] = {}
@@ -47,6 +58,7 @@ class GpuMonitor:
             while self.settings.every_s > 0:
                 samples, xids = await asyncio.to_thread(self._look)
                 self.step(samples, xids, clock.now_s())
+                await self._watch_mps(clock.now_s())
                 due = max(due + self.settings.every_s, time.monotonic())
                 await asyncio.sleep(due - time.monotonic())
         finally:
@@ -54,6 +66,14 @@ class GpuMonitor:
 
     def _look(self) -> tuple[list[Any], list[tuple[int, int]]]:
         return self._sensors.look(time.monotonic()), self._sensors.xids()
+
+    async def _watch_mps(self, now_s: float) -> None:
+        if self._mps is not None and now_s >= self._mps_due_s:
+            self._mps_due_s = now_s + MPS_EVERY_S
+            packed = {
+                index for index, on_gpu in self.holders().items() if any(not (h.alone or h.in_turn) for h in on_gpu)
+            }
+            await asyncio.to_thread(self._mps.watch, packed, now_s)
 
     def step(self, samples: list[Any], xids: list[tuple[int, int]], now_s: float) -> None:
         """Take in a sample of all GPUs, and the critical errors since the last one."""
@@ -91,6 +111,7 @@ class GpuMonitor:
                             attempt=record.attempt,
                             milli=slot.milli,
                             alone=slot.milli == WHOLE,
+                            in_turn=slot.in_turn,
                         )
                     )
         return found

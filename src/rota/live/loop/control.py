@@ -9,7 +9,6 @@ leaves no unknown task running.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from rota.core.engine.driver import ExitDetail, LiveDriver
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Cause, Move, Resize, Start, Stop
 from rota.core.messages.events import (
+    CheckpointChanged,
     End,
     Event,
     Interrupted,
@@ -52,6 +52,7 @@ from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.dependents import Dependents
 from rota.live.loop.entry import LoopEntry, News, StepRecorder
 from rota.live.loop.histogram import Histogram
+from rota.live.loop.job_log import log_change
 from rota.live.loop.leases import LOOK_S, Leases
 from rota.live.loop.loop_watch import LoopWatch
 from rota.live.loop.record import Record, dump, row_of, shown_state
@@ -61,11 +62,20 @@ from rota.store import clock
 from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records, WriteBatch
 
-log = logging.getLogger("rota.live")
 PAST_KEY = "past"
 """The setting that holds the past usage of accounts."""
 MEMORY_EVERY_S = 1.0
-_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, JobRequeued, JobUpdated, Lapsed, SpeedChanged, WorkDone)
+_MAY_BE_LATE = (
+    CheckpointChanged,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobUpdated,
+    Lapsed,
+    SpeedChanged,
+    WorkDone,
+)
 
 
 class Control:
@@ -143,6 +153,8 @@ class Control:
         elif isinstance(event, Stopped) and self.state.jobs[event.job_id].stopping is Cause.TIME_LIMIT:
             record = self.kept[event.job_id]
             record.message, record.failure = "it reached its time limit", Cause.TIME_LIMIT.value
+        elif isinstance(event, CheckpointChanged):
+            self.kept[event.job_id].not_suspended = detail.message
         events: list[Event] = [event]
         if isinstance(event, Stopped) and event.job_id in self._hold_when_stopped:
             self._hold_when_stopped.discard(event.job_id)
@@ -374,24 +386,9 @@ class Control:
     def _tell(self, touched: Sequence[LiveJob]) -> None:
         for live in touched:
             if live.state is not JobState.WAITING or live.preemptions or live.retry_s is not None:
-                self._log(live)
+                log_change(live, self.kept[live.job.id])
         self._notify([News(live.job.id, live.job.tenant, shown_state(live), self.steps - 1) for live in touched])
 
     def _notify(self, news: Sequence[News]) -> None:
         for listener in list(self._listeners) if news else ():
             listener(news)
-
-    def _log(self, live: LiveJob) -> None:
-        record = self.kept[live.job.id]
-        log.info(
-            "job",
-            extra={
-                "job": live.job.id,
-                "attempt": record.attempt or None,
-                "state": shown_state(live),
-                "stopping": None if live.stopping is None else live.stopping.value,
-                "exit_code": record.exit_code,
-                "failure": record.failure,
-                "why": record.message or None,
-            },
-        )

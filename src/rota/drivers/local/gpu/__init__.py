@@ -1,1 +1,1 @@
-"""The GPUs of this machine: what they do over time, how they are shared, and what keeps shares and limits."""
+"""GPUs of this machine beyond their number: what suspends, limits, shares and measures what runs on them."""

@@ -34,6 +34,8 @@ class GpuHolder:
     milli: int
     alone: bool
     """Whether it holds the whole GPU."""
+    in_turn: bool = False
+    """Whether it has the GPU for a part of the time, else for all of it with others beside it."""
 
 
 Holders = Mapping[int, Sequence[GpuHolder]]

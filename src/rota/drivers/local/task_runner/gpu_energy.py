@@ -18,19 +18,18 @@ class GpuEnergy:
         self._millijoules = 0
         self._since_s = self._until_s = 0.0
         self._alone = True
-
-    @property
-    def is_known(self) -> bool:
+        self.is_known = False
         """Whether at least one of the GPUs counts its energy."""
-        return any(count is not None for count in self._last)
 
     def add(self, readings: Sequence[Reading], alone: bool, now_s: float) -> None:
-        """Take in a sample of all GPUs of the task, always in the same order."""
+        """Take in a sample of all GPUs of the task, always in the same order; none while they are not its own."""
         counts = [each.energy_mj for each in readings]
         if not counts:
+            self._last = [None] * len(self._last)
             return
         if not self._last:
             self._since_s = now_s
+            self.is_known = any(count is not None for count in counts)
         for before, count in zip(self._last, counts, strict=False):
             if before is not None and count is not None and count > before:
                 self._millijoules += count - before

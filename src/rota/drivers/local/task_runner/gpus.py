@@ -110,6 +110,8 @@ class GpuWatch:
         self._use = GpuUse()
         self._energy = GpuEnergy()
         self._due = time.monotonic()
+        self.holders: dict[int, int] = {}
+        """The task's processes that hold GPU memory, and how many bytes of it on all GPUs, in the last sample."""
 
     def due_in_s(self, now: float) -> float:
         """Return how long until the next sample."""
@@ -120,14 +122,19 @@ class GpuWatch:
         """Why the task is to be ended for its GPU memory; empty while it is not."""
         return "" if self._limit is None else self._limit.excess
 
-    def look(self, session: int) -> str:
-        """Take a sample; return a warning for the task, usually none. Ignore a full disk."""
+    def look(self, session: int, *, rests: bool = False) -> str:
+        """Take a sample; return a warning for the task, usually none. Ignore a full disk.
+
+        While the task rests, its GPUs may be another's: their energy does not count.
+        """
         self._due = time.monotonic() + EVERY_S
         self._use.alone = self._use.alone and not os.path.exists("shared")
         readings = self._nvml.look()
         named = {pid for reading in readings for pid in reading.bytes_by_process}
-        self._use.add(readings, {pid for pid in named if belongs(pid, session, self._token)}, now_s())
-        self._energy.add(readings, self._use.alone, now_s())
+        mine = {pid for pid in named if belongs(pid, session, self._token)}
+        self.holders = {pid: sum(reading.bytes_by_process.get(pid, 0) for reading in readings) for pid in mine}
+        self._use.add(readings, mine, now_s())
+        self._energy.add([] if rests else readings, self._use.alone, now_s())
         warning = "" if self._limit is None else self._limit.check(self._use.proven_bytes, now_s())
         with contextlib.suppress(OSError):
             write("gpus.json", self._use.summary())

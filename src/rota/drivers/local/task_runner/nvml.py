@@ -67,6 +67,16 @@ class Nvml:
                 numbers.append(index)
         return numbers
 
+    def uuids(self) -> list[str]:
+        """The name of each one that stays the same."""
+        found = [self._library.nvmlDeviceGetUUID(handle) for handle in self._handles]
+        return [each if isinstance(each, str) else each.decode() for each in found]
+
+    def release(self) -> int:
+        """The driver's release: 580 of 580.95.05."""
+        version = self._library.nvmlSystemGetDriverVersion()
+        return int((version if isinstance(version, str) else version.decode()).partition(".")[0])
+
     def look(self) -> list[Reading]:
         """Return a reading of each; empty if the library does not answer."""
         with contextlib.suppress(self._library.NVMLError):

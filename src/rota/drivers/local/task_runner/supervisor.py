@@ -23,6 +23,7 @@ from rota.drivers.local.task_runner.processes import (
     start_time,
 )
 from rota.drivers.local.task_runner.recorder import record
+from rota.drivers.local.task_runner.resting import Rest
 from rota.drivers.local.task_runner.scratch import ScratchWatch, watch_scratch
 
 TYPE_CHECKING = False
@@ -90,9 +91,7 @@ class Supervisor:
         self._order: Json | None = None
         self._kill_at = float("inf")
         self._cause = ""
-        self._rests_since_s: float | None = None
-        self._rests_until_s = float("inf")
-        self._rested_s = 0.0
+        self._rest = Rest(task, self._processes, self._tell)
         self._tells = -1
         self._untold = False
         """Whether the state could not be written, for want of space."""
@@ -126,6 +125,7 @@ class Supervisor:
             pid, pid_start = map(int, (os.read(started, 64) or b"0 0").split())
             self._pid = pid
             self._processes = TaskProcesses(pid, pid_start, self._task["token"], members_of(self._task))
+            self._rest = Rest(self._task, self._processes, self._tell)
         os.close(started)
         self._hold_mounts()
         self._tell(
@@ -200,7 +200,7 @@ class Supervisor:
         while True:
             now = time.monotonic()
             often = limit or self._untold
-            wait_s = min(self._kill_at - now, self._rests_until_s - now_s(), MEMORY_EVERY_S if often else 60.0)
+            wait_s = min(self._kill_at - now, self._rest.until_s - now_s(), MEMORY_EVERY_S if often else 60.0)
             for watch in (self._watch, self._scratch):
                 if watch is not None:
                     wait_s = min(wait_s, watch.due_in_s(now))
@@ -214,15 +214,20 @@ class Supervisor:
                 self._hear()
             if self._watch is not None and self._watch.due_in_s(time.monotonic()) <= 0:
                 self._look_at_gpus(self._watch)
+                if self._rest.copying < 0:
+                    self._rest.look(self._watch.holders)
+                    self._await_copy()
             if self._untold:
                 self._tell()
-            if now_s() >= self._rests_until_s:
-                self._go_on()
+            if self._rest.copying in ready:
+                self._copied()
+            if now_s() >= self._rest.until_s:
+                self._rest.go_on()
             self._keep_to_scratch()
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 self._end_task()
-            if limit and self._kill_at == float("inf") and session_bytes(self._pid) > limit:
+            if limit and not self._rest.holds_copy and self._is_over(limit):
                 self._cause, limit = "memory", 0
                 self._end_task()
             if finished in ready:
@@ -232,13 +237,16 @@ class Supervisor:
 
     def _look_at_gpus(self, watch: GpuWatch) -> None:
         """Sample the task's GPUs; end the task if it keeps more of their memory than it asked for."""
-        warning = watch.look(self._pid)
+        warning = watch.look(self._pid, rests=self._state.get("rests_since_s") is not None)
         if warning:
             self._output.write(f"\nrota: this task {warning}\n".encode())
         if watch.excess and not self._cause and self._kill_at == float("inf"):
             self._cause, self._state["excess"] = "gpu_memory", watch.excess
             self._output.write(f"\nrota: this task was ended: it {watch.excess}\n".encode())
             self._end_task()
+
+    def _is_over(self, limit: int) -> bool:
+        return self._kill_at == float("inf") and session_bytes(self._pid) > limit
 
     def _keep_to_scratch(self) -> None:
         """End the task if its folders hold more than it may write."""
@@ -274,39 +282,38 @@ class Supervisor:
                 self._rest_or_go_on()
                 return
             self._order = {"signal": "SIGTERM", "grace_s": self._task["grace_s"]}
+        if self._rest.is_swapped:  # it can't save: its GPUs may be another's
+            self._end_task()
+            return
         self._kill_at = time.monotonic() + float(self._order["grace_s"])
         self._processes.signal_group(getattr(signal, self._order["signal"]))
-        self._go_on()
+        self._rest.go_on()
 
     def _rest_or_go_on(self) -> None:
-        """Suspend or resume the task as last ordered; a suspension for a time ends by itself."""
-        try:
+        """Suspend or resume the task as last ordered."""
+        with contextlib.suppress(FileNotFoundError):
             order = read("rest.json")
-        except FileNotFoundError:
-            return
-        until_s = float("inf") if order["until_s"] is None else float(order["until_s"])
-        if not order["rests"] or now_s() >= until_s:
-            self._go_on()
-            return
-        self._rests_until_s = until_s
-        if self._rests_since_s is None:
-            self._processes.signal_group(signal.SIGSTOP)
-            self._rests_since_s = now_s()
-            self._processes.hold()
-            self._tell_rest()
+            if order.get("gpus") not in (None, self._task.get("gpus")):  # it goes on elsewhere
+                self._task["gpus"] = order["gpus"]
+                self._watch = watch_gpus(self._task)
+            self._rest.obey(order)
+        self._await_copy()
 
-    def _go_on(self) -> None:
-        self._rests_until_s = float("inf")
-        if self._rests_since_s is None:
-            return
-        self._processes.signal_group(signal.SIGCONT)
-        self._rested_s += now_s() - self._rests_since_s
-        self._rests_since_s = None
-        self._processes.go_on()
-        self._tell_rest()
+    def _await_copy(self) -> None:
+        if self._rest.copying >= 0:
+            self._poller.register(self._rest.copying, select.POLLIN)
 
-    def _tell_rest(self) -> None:
-        self._tell(rests_since_s=self._rests_since_s, rested_s=self._rested_s)
+    def _copied(self) -> None:
+        """The driver has moved GPU memory, or failed: a task that can't go on is ended with the reason."""
+        self._poller.unregister(self._rest.copying)
+        failure = self._rest.finish()
+        if failure is not None:
+            self._cause = "suspend"
+            self._end_task()
+        elif self._order is not None:
+            self._end_task()
+        else:
+            self._rest_or_go_on()
 
     def _keep(self, output: int) -> bool:
         """Copy output of the task; return False at its end."""
