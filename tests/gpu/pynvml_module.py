@@ -94,8 +94,15 @@ def nvmlDeviceGetUtilizationRates(handle: Any) -> Any:
 
 
 def nvmlDeviceGetComputeRunningProcesses(handle: Any) -> list[Any]:
-    """The processes in the file; `session` in place of a number is the latest process of that name."""
     return [SimpleNamespace(pid=int(pid), usedGpuMemory=used) for pid, used in _of(handle, "processes").items()]
+
+
+def nvmlDeviceGetProcessUtilization(handle: Any, since: int) -> list[Any]:
+    """Samples that are newer: each has a time, a process and how busy it kept the SMs."""
+    rows = [row for row in _of(handle, "process_busy") if row[0] > since]
+    if not rows:
+        raise NVMLError("not found")
+    return [SimpleNamespace(timeStamp=at, pid=pid, smUtil=busy) for at, pid, busy in rows]
 
 
 def nvmlDeviceGetTotalEnergyConsumption(handle: Any) -> int:
@@ -164,7 +171,7 @@ def nvmlDeviceGetNvLinkState(handle: Any, link: int) -> int:
     return 1
 
 
-def nvmlDeviceGetNvLinkRemotePciInfo_v2(handle: Any, link: int) -> Any:
+def nvmlDeviceGetNvLinkRemotePciInfo(handle: Any, link: int) -> Any:
     return SimpleNamespace(busId=str(_of(handle, "nvlinks")[link]).encode())
 
 

@@ -58,6 +58,8 @@ def test_a_job_has_its_gpus_over_time_and_its_energy(manager: Manager, machine: 
     shown = manager.rota("show", job_id).stdout
     assert "1.0000 kWh, 0.50 EUR" in shown
     assert "NVIDIA H200" in manager.rota("top").stdout
+    for path, said in ((f"jobs/{job_id}", "Energy 1.000 kWh, cost 0.50 EUR"), ("cluster", "NVIDIA H200")):
+        assert said in urllib.request.urlopen(f"{manager.client.url}/{path}").read().decode()
     manager.client.act(job_id, "cancel")
     manager.wait(job_id, "cancelled")
     assert eventually(lambda: manager.client.job_gpus(job_id)["series"])["gpus"]

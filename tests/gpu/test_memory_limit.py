@@ -66,6 +66,16 @@ def test_memory_that_is_freed_in_time_is_forgiven() -> None:
     assert limit.excess == ""
 
 
+def test_a_client_of_mps_has_some_slack() -> None:
+    limit = GpuMemoryLimit(10 * GIB, 0.0, slack_bytes=GIB)
+    limit.check(11 * GIB, 0.0)
+    assert limit.excess == ""
+
+    limit.check(11 * GIB + 1, 1.0)
+
+    assert limit.excess == "used 11 GiB of GPU memory; it asked for 10 GiB"
+
+
 @pytest.mark.parametrize(
     ("count", "words"), [(512 * 2**20, "512 MiB"), (10 * GIB, "10 GiB"), (int(61.25 * GIB), "61.2 GiB")]
 )

@@ -18,6 +18,7 @@ from rota.core.messages.events import Started
 from rota.core.model.job import JobId
 from rota.drivers.local.failure import FailureClass, classify
 from rota.drivers.local.gpu.mps import IDLE_S, PID_FILE, MpsDaemons, MpsKey
+from rota.drivers.local.gpu.settings import GpuSettings, MpsUse
 from rota.store.run_folder import tail
 
 pytestmark = pytest.mark.slow
@@ -129,9 +130,10 @@ def test_clients_that_fall_with_their_server_are_tried_again(said: str) -> None:
     assert (failure.kind, failure.cause) == (FailureClass.TRANSIENT, "the MPS server of its GPU failed")
 
 
-def test_only_packed_tasks_of_one_gpu_are_clients(tmp_path: Path, made: Callable[[], MpsDaemons]) -> None:
-    daemons = made()
-
+@pytest.mark.parametrize(("use", "clients"), [(MpsUse.PACKED, "TFF"), (MpsUse.ALL, "TFT")])
+def test_tasks_that_share_a_gpu_are_clients(
+    tmp_path: Path, made: Callable[[], MpsDaemons], use: MpsUse, clients: str
+) -> None:
     async def course(bench: Bench) -> None:
         for number, (part, in_turn) in enumerate([(300, False), (300, True), (1000, False)], start=1):
             order = bench.order("env; sleep 30", name=str(number))
@@ -139,11 +141,12 @@ def test_only_packed_tasks_of_one_gpu_are_clients(tmp_path: Path, made: Callable
             bench.driver.start(replace(order, placement=placement))
         await until(lambda: len(bench.events(Started)) == 3)
         await until(lambda: all("ROTA_TASK_TOKEN" in tail(bench.folder(name=name), 65536) for name in "123"))
-        said = ["CUDA_MPS_PIPE_DIRECTORY" in tail(bench.folder(name=name), 65536) for name in "123"]
-        assert said == [True, False, False]
-        assert "CUDA_VISIBLE_DEVICES=GPU-a\n" in tail(bench.folder(name="1"), 65536)
+        said = {name: tail(bench.folder(name=name), 65536) for name in "123"}
+        assert ["FT"["CUDA_MPS_PIPE_DIRECTORY" in said[name]] for name in "123"] == list(clients)
+        assert "CUDA_VISIBLE_DEVICES=GPU-a\n" in said["1"]
+        assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100\n" in said["1"]
         for name in "123":
             bench.driver.stop(JobId(name), Cause.CANCELLED)
         await until(lambda: all(bench.state(name=name).get("phase") == "ended" for name in "123"))
 
-    with_driver(tmp_path, course, mps=daemons)
+    with_driver(tmp_path, course, mps=made(), gpu_settings=GpuSettings(mps=use))

@@ -82,6 +82,15 @@ def test_critical_errors_are_told_once_with_their_gpu(machine: GpuMachine) -> No
     assert sensors.xids() == []
 
 
+def test_activity_by_process_is_that_since_the_last_look(machine: GpuMachine) -> None:
+    sensors = sensors_of(machine)
+    assert sensors.busy_by_process(0) == {}
+    machine.change(0, process_busy=[[1, 11, 40], [1, 12, 5], [2, 11, 60]])
+
+    assert sensors.busy_by_process(0) == {11: 50.0, 12: 5.0}
+    assert sensors.busy_by_process(0) == {}
+
+
 def test_a_jobs_series_stays_with_the_job(machine: GpuMachine, tmp_path: Path) -> None:
     sensors = sensors_of(machine)
     (tmp_path / "runs" / JOB).mkdir(parents=True)

@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
 from rota.api.app import make_app
+from rota.api.gpu.setup import gpu_monitor, gpu_upkeep
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
@@ -33,7 +34,6 @@ from rota.core.model.cluster import Node
 from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import Attempts, LocalDriver
-from rota.drivers.local.gpu.sensors import find_sensors
 from rota.drivers.local.gpu.suspension import SuspendingAttempts
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, usual_most_tasks
@@ -163,9 +163,10 @@ async def _serve(
     starts = PacedStarts(
         options.settings.home, control.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
-    starts.attach(_attempts(options.settings, control, control.present.nodes, starts))
+    attempts, controller = _attempts(options.settings, control, control.present.nodes, starts)
+    starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
-    monitor = _gpu_monitor(options, control)
+    monitor = gpu_monitor(options.settings, options.scheduling.cluster, control)
     server = _http_server(options, _service(options, records, parts, control, forecasts, learning, monitor))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
@@ -181,7 +182,7 @@ async def _serve(
             through_outages(learning.run),
             through_outages(forecasts.run),
             control.storage.watch(),
-            *([] if monitor is None else [monitor.run()]),
+            *gpu_upkeep(options.settings, control, monitor, controller),
             *parts.upkeep(),
         )
     ]
@@ -206,18 +207,20 @@ async def _serve(
     log.info("stopped")
 
 
-def _attempts(settings: Settings, control: Control, nodes: Sequence[Node], starts: PacedStarts) -> Attempts:
-    """What runs the tasks of attempts; on GPUs that can be, jobs are suspended instead of stopped."""
+def _attempts(
+    settings: Settings, control: Control, nodes: Sequence[Node], starts: PacedStarts
+) -> tuple[Attempts, AttemptController]:
+    """What runs the tasks of attempts, and its innermost part; on GPUs that can be, jobs are suspended, not stopped."""
     if settings.gpu is None:
-        return AttemptController(nodes, settings, starts.answered, overlaps=control.engine.overlaps)
+        controller = AttemptController(nodes, settings, starts.answered, overlaps=control.engine.overlaps)
+        return controller, controller
     later = asyncio.get_running_loop().call_later
     suspending = SuspendingAttempts(settings, control.state, nodes, starts.answered, later)
-    suspending.attach(
-        AttemptController(
-            nodes, settings, suspending.answered, overlaps=control.engine.overlaps, noticed=suspending.noticed
-        )
+    controller = AttemptController(
+        nodes, settings, suspending.answered, overlaps=control.engine.overlaps, noticed=suspending.noticed
     )
-    return suspending
+    suspending.attach(controller)
+    return suspending, controller
 
 
 def _repeat_cancellations(control: Control, home: Path) -> None:
@@ -226,12 +229,6 @@ def _repeat_cancellations(control: Control, home: Path) -> None:
         stopped = stop_causes(home, job_id, control.kept[job_id].attempt) if live.placement is not None else set()
         if Cause.CANCELLED.value in stopped and live.stopping is None:
             control.happened(LoopEntry([JobCancelled(job_id)]))
-
-
-def _gpu_monitor(options: Options, control: Control) -> GpuMonitor | None:
-    settings = options.settings
-    sensors = find_sensors(settings.nvml)
-    return None if sensors is None else GpuMonitor(control, sensors, settings.gpu_settings, settings.home, settings.mps)
 
 
 def _learning(options: Options, records: Records, control: Control) -> Learning:

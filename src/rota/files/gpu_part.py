@@ -34,5 +34,5 @@ class GpuPart(FileModel):
     currency: Annotated[str, Field(max_length=8)] = ""
     carbon: PerKwh | None = None
     idle: IdlePart = IdlePart()
-    mps: Literal["off", "packed"] = "off"
+    mps: Literal["off", "packed", "all"] = "off"
     bound: Annotated[float, Field(ge=0, lt=1)] = 0.0

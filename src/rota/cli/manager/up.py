@@ -222,8 +222,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
     from rota.api.limits.values import Limits
     from rota.api.serve import Options
-    from rota.cli.manager.up_gpu import gpu_settings, library_folder, mps_daemons
-    from rota.drivers.local.gpu.abilities import gpu_abilities
+    from rota.cli.manager.up_gpu import with_gpus
     from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import Settings
     from rota.files.oidc_file import read_oidc_file
@@ -233,29 +232,27 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     from rota.web.gate import Gate
 
     home = (settings.data or data_folder()).absolute()
+    cluster = _cluster(settings.emulate, settings.gpu.nvml)
+    tasks = Settings(
+        home=home,
+        accounts=_accounts(settings),
+        confinement=_confinement(settings),
+        umask=umask,
+        task_env=settings.task_env or {},
+        device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
+        scratch_bytes=settings.scratch or 0,
+        max_processes=settings.max_processes,
+        limits=_limits(home, Cgroup(settings.cgroups)),
+    )
     return Options(
         scheduling=Scheduling(
-            cluster=_cluster(settings.emulate, settings.gpu.nvml),
+            cluster=cluster,
             policy=guarded_policy(settings),
             placement=settings.placement,
             tenancy=settings.tenancy,
             has_fixed_nodes=settings.emulate is None,
         ),
-        settings=Settings(
-            home=home,
-            accounts=_accounts(settings),
-            confinement=_confinement(settings),
-            umask=umask,
-            task_env=settings.task_env or {},
-            device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
-            scratch_bytes=settings.scratch or 0,
-            max_processes=settings.max_processes,
-            limits=_limits(home, Cgroup(settings.cgroups)),
-            nvml=library_folder(settings),
-            gpu_settings=gpu_settings(settings),
-            mps=mps_daemons(settings, home),
-            gpu=gpu_abilities() if settings.emulate is None and settings.gpu_suspend == "auto" else None,
-        ),
+        settings=with_gpus(tasks, settings, cluster),
         host=settings.host,
         port=settings.port,
         database=settings.database,

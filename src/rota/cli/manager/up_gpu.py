@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rota.core.errors import RotaError
@@ -9,9 +10,32 @@ from rota.core.errors import RotaError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rota.core.model.cluster import Cluster
+    from rota.drivers.local.gpu.mig import DevicesByNode
     from rota.drivers.local.gpu.mps import MpsDaemons
     from rota.drivers.local.gpu.settings import GpuSettings
+    from rota.drivers.local.settings import Settings
     from rota.files.up_file import UpFile
+
+
+def with_gpus(tasks: Settings, settings: UpFile, cluster: Cluster) -> Settings:
+    """Return how tasks are run, with all that is about the GPUs of this machine; nothing for emulated devices."""
+    from rota.drivers.local.gpu.abilities import gpu_abilities
+    from rota.drivers.local.gpu.topology import GpuTopology
+    from rota.drivers.local.machine import topology
+
+    is_real, nvml = settings.emulate is None, settings.gpu.nvml
+    devices = devices_by_node(settings, cluster)
+    suspends = is_real and settings.gpu_suspend == "auto" and not devices
+    return replace(
+        tasks,
+        nvml=library_folder(settings),
+        gpu_settings=gpu_settings(settings),
+        mps=mps_daemons(settings, tasks.home),
+        devices=devices,
+        topology=topology(None if nvml is None else str(nvml)) if is_real else GpuTopology(),
+        gpu=gpu_abilities() if suspends else None,
+    )
 
 
 def gpu_settings(settings: UpFile) -> GpuSettings:
@@ -59,3 +83,13 @@ def mps_daemons(settings: UpFile, home: Path) -> MpsDaemons | None:
     if not made.is_there:
         raise RotaError(f"gpu.mps: {PROGRAM} is not installed; install NVIDIA's MPS, or set it to off")
     return made
+
+
+def devices_by_node(settings: UpFile, cluster: Cluster) -> DevicesByNode:
+    """Return the devices of each node by name, where some GPU is partitioned."""
+    from rota.drivers.local.gpu.mig import nodes_of
+    from rota.drivers.local.machine import named_devices
+
+    nvml = settings.gpu.nvml
+    found = [] if settings.emulate is not None else named_devices(None if nvml is None else str(nvml))
+    return nodes_of(found, cluster.nodes[0])[1] if found else {}

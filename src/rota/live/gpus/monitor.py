@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rota.drivers.local.gpu.idle import IdleStep, IdleWatch
 from rota.drivers.local.gpu.job_energy import energy_of, warnings_of
 from rota.drivers.local.gpu.mps import MpsDaemons
 from rota.drivers.local.gpu.sensors import GpuSensors
-from rota.drivers.local.gpu.settings import GpuSettings, IdleAction
+from rota.drivers.local.gpu.settings import GpuSettings, IdleAction, MpsUse
 from rota.drivers.local.gpu.telemetry import GpuHolder, GpuTelemetry
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
@@ -39,12 +40,15 @@ class GpuMonitor:
         settings: GpuSettings,
         home: Path,
         mps: MpsDaemons | None = None,
+        gpus: Sequence[int] = (),
     ) -> None:
+        """`gpus` are the GPUs that are the devices of the first node, where those are not all."""
         self.telemetry = GpuTelemetry(home, sensors.gpus, settings.idle.below_percent, settings.every_s)
         self.settings = settings
         self._control = control
         self._sensors = sensors
         self._home = home
+        self._gpus = gpus
         self._mps = mps
         self._mps_due_s = 0.0
         self._idle = IdleWatch(settings.idle)
@@ -70,10 +74,13 @@ class GpuMonitor:
     async def _watch_mps(self, now_s: float) -> None:
         if self._mps is not None and now_s >= self._mps_due_s:
             self._mps_due_s = now_s + MPS_EVERY_S
-            packed = {
-                index for index, on_gpu in self.holders().items() if any(not (h.alone or h.in_turn) for h in on_gpu)
+            takes_all = self.settings.mps is MpsUse.ALL
+            in_use = {
+                index
+                for index, holders in self.holders().items()
+                if any(takes_all or not (holder.alone or holder.in_turn) for holder in holders)
             }
-            await asyncio.to_thread(self._mps.watch, packed, now_s)
+            await asyncio.to_thread(self._mps.watch, in_use, now_s)
 
     def step(self, samples: list[Any], xids: list[tuple[int, int]], now_s: float) -> None:
         """Take in a sample of all GPUs, and the critical errors since the last one."""
@@ -94,17 +101,17 @@ class GpuMonitor:
             self._check_idle(set(on_gpus), now_s)
 
     def holders(self) -> dict[int, list[GpuHolder]]:
-        """Return the running jobs on each GPU of this machine, its first node."""
+        """Return the running jobs on each whole GPU of this machine: the devices of its first node."""
         found: dict[int, list[GpuHolder]] = {}
-        for job_id, live in self._control.state.jobs.items():
+        for job_id, live in list(self._control.state.jobs.items()):  # a plan may be under way in another thread
             if live.state is not JobState.RUNNING or not live.held:
                 continue
             record = self._control.kept[job_id]
             for slot in live.held:
                 if slot.node != 0:
                     continue
-                for index in device_indexes(slot.devices):
-                    found.setdefault(index, []).append(
+                for device in device_indexes(slot.devices):
+                    found.setdefault(self._gpus[device] if self._gpus else device, []).append(
                         GpuHolder(
                             job_id=job_id,
                             user=record.owner or str(live.job.tenant),
@@ -171,9 +178,28 @@ class GpuMonitor:
             why = f"{why}; it is not suspended, since it saves no checkpoint and would start over"
         self.warn(job_id, "idle-gpus", why, now_s)
 
+    def busy_by_job(self, index: int) -> dict[JobId, float]:
+        """Return how busy the processes of each job kept a GPU since the last call, in percent."""
+        found: dict[JobId, float] = {}
+        for pid, busy in self._sensors.busy_by_process(index).items():
+            job_id = job_of_process(pid)
+            if job_id is not None:
+                found[JobId(job_id)] = found.get(JobId(job_id), 0.0) + busy
+        return found
+
     def job_report(self, job_id: JobId) -> dict[str, Any]:
         """Return what is known of a job's GPUs: series, energy, warnings."""
         return job_report(self._home, job_id, self.settings, self.telemetry)
+
+
+def job_of_process(pid: int) -> str | None:
+    """Return the job whose variables a process has; None if it has none, or may not be looked at."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    found = [each.partition(b"=")[2] for each in variables if each.startswith(b"ROTA_JOB_ID=")]
+    return found[0].decode(errors="replace") if found else None
 
 
 def job_report(

@@ -13,7 +13,6 @@ from rota.api.wire import job_out
 from rota.core.model.job import JobId
 from rota.drivers.local.task_usage import use_now
 from rota.forecast.value import Forecast, TimeRange
-from rota.live.gpus.monitor import job_report
 from rota.live.intake.requests import NotFound
 from rota.live.loop.record import state_text
 from rota.live.views.compare import compared
@@ -84,8 +83,10 @@ class JobPage:
             with card("Progress", "reported by its first task"):
                 self._progress = html.div().classes("muted")
                 self._curve = chart({}, "Metrics reported by the job, by step", small=True)
-            with card("GPUs", "utilisation, memory, power and energy", wide=True):
-                self._gpus = JobGpus()
+            self._gpus: JobGpus | None = None
+            if context.service.gpus is not None:
+                with card("GPUs", "utilisation, memory, power and energy", wide=True):
+                    self._gpus = JobGpus()
             with card("Output", wide=True):
                 with html.div().classes("filters"):
                     self._task = ui.select({0: "Task 0"}, value=0, on_change=self._watch)
@@ -135,19 +136,14 @@ class JobPage:
         self._meters.show(use, used)
         self._show_placement()
         await self._show_progress()
-        self._gpus.show(await self._gpu_report())
+        if self._gpus is not None and self._context.service.gpus is not None:
+            self._gpus.show(self._context.service.gpus.job_report(self._id))
         if row.version != self._version:
             self._version = row.version
             life = await asyncio.to_thread(life_of, self._context.service.records, row.id, row.submitted_s, row.ended_s)
             self._show_timeline(life)
             self._offer_logs()
             self._comparing = background_tasks.create(self._compare())
-
-    async def _gpu_report(self) -> dict[str, Any]:
-        service = self._context.service
-        if service.gpus is not None:
-            return service.gpus.job_report(self._id)
-        return await asyncio.to_thread(job_report, service.home, self._id)
 
     async def _compare(self) -> None:
         """Show request, estimate and usage; runs in the background, as a model may have to be fitted first."""

@@ -162,7 +162,7 @@ class MpsDaemons:
     def _run(
         self, command: Sequence[str], env: Mapping[str, str], key: MpsKey, daemon: _Daemon, orders: str = ""
     ) -> None:
-        other = {} if key.uid == os.geteuid() else {"user": key.uid, "group": daemon.gid, "extra_groups": []}
+        is_own = key.uid == os.geteuid()
         try:
             subprocess.run(
                 command,
@@ -173,7 +173,9 @@ class MpsDaemons:
                 timeout=START_S,
                 start_new_session=True,
                 check=False,
-                **other,
+                user=None if is_own else key.uid,
+                group=None if is_own else daemon.gid,
+                extra_groups=None if is_own else [],
             )
         except subprocess.TimeoutExpired:
             raise OSError(errno.EIO, f"{self.program} did not answer within {START_S:g} s") from None

@@ -60,6 +60,7 @@ class GpuSensors:
         self._library = library
         self._handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(library.nvmlDeviceGetCount())]
         self._nvlink: dict[int, tuple[float, int, int]] = {}
+        self._seen_us: dict[int, int] = {}
         self._events = self._watch_events()
         self.gpus = [self._about(index, handle) for index, handle in enumerate(self._handles)]
 
@@ -94,6 +95,17 @@ class GpuSensors:
             if index is not None and int(event.eventType) == self._library.nvmlEventTypeXidCriticalError:
                 found.append((index, int(event.eventData)))
         return found
+
+    def busy_by_process(self, index: int) -> dict[int, float]:
+        """Return how busy each process kept a GPU since the last call, in percent; empty where it does not tell."""
+        library, handle = self._library, self._handles[index]
+        since = self._seen_us.get(index, 0)
+        samples = self._ask(lambda: library.nvmlDeviceGetProcessUtilization(handle, since)) or []
+        by_process: dict[int, list[float]] = {}
+        for each in samples:
+            self._seen_us[index] = max(self._seen_us.get(index, 0), int(each.timeStamp))
+            by_process.setdefault(int(each.pid), []).append(float(each.smUtil))
+        return {pid: sum(found) / len(found) for pid, found in by_process.items()}
 
     def _index_of(self, handle: Any) -> int | None:
         """Return which GPU a handle is; handles of the same GPU need not be equal."""

@@ -15,10 +15,11 @@ class IdleAction(Enum):
 
 
 class MpsUse(Enum):
-    """Whether packed jobs share GPUs through MPS."""
+    """Which jobs are clients of MPS: none, those that share a GPU when they start, or all that have one GPU or less."""
 
     OFF = "off"
     PACKED = "packed"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

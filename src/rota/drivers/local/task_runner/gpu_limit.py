@@ -13,8 +13,9 @@ MIB = 2**20
 class GpuMemoryLimit:
     """Compares what a task holds of one GPU with what it asked for, and gives it some time to free the rest."""
 
-    def __init__(self, limit_bytes: int, grace_s: float) -> None:
+    def __init__(self, limit_bytes: int, grace_s: float, slack_bytes: int = 0) -> None:
         self._limit_bytes = limit_bytes
+        self._slack_bytes = slack_bytes
         self._grace_s = grace_s
         self._over_since_s: float | None = None
         self._most_bytes = 0
@@ -23,7 +24,7 @@ class GpuMemoryLimit:
 
     def check(self, used_bytes: int, now_s: float) -> str:
         """Take in a sample; return a warning for the task if this is the first one above the limit, else nothing."""
-        if used_bytes <= self._limit_bytes:
+        if used_bytes <= self._limit_bytes + self._slack_bytes:
             self._over_since_s, self._most_bytes = None, 0
             return ""
         self._most_bytes = max(self._most_bytes, used_bytes)
@@ -48,4 +49,6 @@ def amount(count: int) -> str:
 def gpu_limit_of(task: Json) -> GpuMemoryLimit | None:
     """Return the limit in a task's order; None if it has none."""
     order = task.get("gpu_memory")
-    return GpuMemoryLimit(int(order["bytes"]), float(order["grace_s"])) if order else None
+    if not order:
+        return None
+    return GpuMemoryLimit(int(order["bytes"]), float(order["grace_s"]), int(order.get("slack_bytes", 0)))
