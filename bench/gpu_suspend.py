@@ -220,21 +220,24 @@ def killed(lab: Lab) -> None:
 
 
 def turns(folder: Path) -> None:
-    """Let two jobs that don't fit together take turns beside a process that holds a part of the GPU."""
+    """Time-slice two jobs that don't fit together beside a process that holds a part of the GPU."""
     ballast = subprocess.Popen(
         [sys.executable, "-c", "import torch, time; x = torch.empty(60 << 30, dtype=torch.uint8, device='cuda'); "
          "print('there', flush=True); time.sleep(1000)"], stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert ballast.stdout is not None
     ballast.stdout.readline()
-    lab = Lab(folder, "gandiva:quantum_s=15,pack=false")
+    lab = Lab(folder, "gandiva:quantum_s=10,pack=false,switching=1")
     try:
         jobs = [lab.submit("fill.py", 45, 20, folder / f"turn{number}") for number in range(2)]
         ends = [lab.wait(job, within_s=300.0) for job in jobs]
         right = [(folder / f"turn{number}").read_text() for number in range(2)]
-        out_s = lab.state(jobs[0]).get("swap_out_s") or 0.0
-        seen = f"{' and '.join(end['state'] for end in ends)}, memory {' and '.join(right)}; a swap takes {out_s:.0f} s"
-        said("two jobs of 45 GiB take turns beside 60 GiB", seen, "both succeed", holds=right == ["right", "right"])
+        out_s = [float(lab.state(job).get("swap_out_s") or 0.0) for job in jobs]
+        seen = (
+            f"{' and '.join(end['state'] for end in ends)}, memory {' and '.join(right)}; "
+            f"their last suspensions took {out_s[0]:.0f} and {out_s[1]:.0f} s"
+        )
+        said("two jobs of 45 GiB time-sliced beside 60 GiB", seen, "both succeed", holds=right == ["right", "right"])
     finally:
         lab.manager.clean_up()
         ballast.kill()

@@ -109,3 +109,28 @@ def test_job_cancelled_while_it_waits_suspended_leaves_nothing(
     assert manager.wait(long)["state"] == "cancelled"
     eventually(lambda: not os.path.exists(f"/proc/{pid}"))
     assert manager.state(urgent) == "running"
+
+
+def test_time_sliced_jobs_are_never_both_in_gpu_memory(cuda: CudaStandIn, tmp_path: Path) -> None:
+    manager = Manager(tmp_path, "--policy", "gandiva:quantum_s=1,pack=false,switching=1", "--cgroups", "off")
+    manager.command = [sys.executable, "-c", _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))]
+    manager.start()
+    try:
+        one = submit(manager, cuda, tmp_path / "one", LONG)
+        eventually(lambda: can_resume(manager, one))
+        other = submit(manager, cuda, tmp_path / "other", LONG)
+
+        on_host: set[int] = set()
+
+        def both_end() -> bool:
+            assert len(cuda.on_gpu()) <= 1
+            on_host.update(cuda.on_host())
+            return {manager.state(one), manager.state(other)} == {"succeeded"}
+
+        eventually(both_end, within_s=60)
+        lives = [(tmp_path / name).read_text() for name in ("one", "other")]
+    finally:
+        manager.clean_up()
+
+    assert len(on_host) == 2, "each has made room for the other"
+    assert lives == ["".join(f"{step}\n" for step in range(LONG))] * 2

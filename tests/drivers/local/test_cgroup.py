@@ -79,7 +79,11 @@ def test_second_version_writes_its_own_files(tmp_path: Path) -> None:
         "memory.swap.max": "0",
         "pids.max": "99",
     }
-    assert told == {"enter": [f"{folder}/cgroup.procs"], "kills": f"{folder}/memory.events"}
+    assert told == {
+        "enter": [f"{folder}/cgroup.procs"],
+        "kills": f"{folder}/memory.events",
+        "limit": [f"{folder}/memory.max"],
+    }
 
 
 def test_second_version_hands_controllers_down_again_after_everything_was_swept_away(tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ def test_preempted_job_goes_on_with_its_next_step(tmp_path: Path) -> None:
             assert steps(log) == made, "it makes no steps without its memory"
             machine.attempts.start(machine.order(command, attempt=attempt))
             await until(lambda: len(machine.events(Started)) == attempt)  # noqa: B023
+            assert len(machine.cuda.on_gpu()) == 1, "it has started when its memory is back"
         await until(lambda: machine.events(JobEnded))
         assert machine.events(JobEnded)[0].end is End.SUCCEEDED
         assert [event.memory_bytes > 0 for event in machine.events(NodeOccupied)] == [True, False] * 2

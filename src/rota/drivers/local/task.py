@@ -183,9 +183,9 @@ class TaskHandle:
 
     @property
     def rests(self) -> bool:
-        """Whether the task is suspended."""
-        is_copied = self.state.get("swap") in ("out", "in")
-        return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None and not is_copied
+        """Whether the task is suspended: with its GPU memory on the host, if that was ordered, and not yet resumed."""
+        is_leaving = self.state.get("swap") == "out"
+        return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None and not is_leaving
 
     @property
     def saves(self) -> bool:

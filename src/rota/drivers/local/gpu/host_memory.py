@@ -51,6 +51,10 @@ class HostMemory:
         """Return what can still be booked."""
         return max(self._available() - sum(self._booked.values()), 0)
 
+    def most_bytes(self, job_id: JobId) -> int:
+        """Return the largest GPU memory of a job that the host can take now."""
+        return int((self.free_bytes() + self._booked.get(job_id, 0)) / MARGIN) + 1
+
     def book(self, job_id: JobId, gpu_bytes: int) -> bool:
         """Book memory for a running job, more or less than before; return False, with nothing booked, if it lacks."""
         self._booked.pop(job_id, None)

@@ -124,7 +124,11 @@ class SuspendingAttempts:
                 self._answer(event, detail)
                 self._answer(SpeedChanged(job_id, 0.0, rate), ExitDetail())
                 return
-        if isinstance(event, _OVER):
+        if isinstance(event, Suspended) and event.job_id in self.memory:
+            self.memory.hold(event.job_id)
+        elif isinstance(event, Resumed) and event.job_id in self.memory:
+            self.memory.return_to_gpu(event.job_id)
+        elif isinstance(event, _OVER):
             was_held = self._held.pop(event.job_id, None) is not None
             self._forget(event.job_id)
             if was_held:
@@ -183,7 +187,7 @@ class SuspendingAttempts:
 
     def suspend(self, job_id: JobId) -> None:
         """Suspend a job; its GPU memory goes to the host where that can be done."""
-        self._inner.suspend(job_id, {"swap": True} if job_id in self.memory else None)
+        self._inner.suspend(job_id, self._to_host(job_id))
 
     def resume(self, job_id: JobId) -> None:
         """Resume a job."""
@@ -193,7 +197,7 @@ class SuspendingAttempts:
         """Stop a job; one that could not save is suspended, if the engine counts on that."""
         if cause in _LEAVES and job_id in self.memory and self._gpu_bytes.get(job_id):
             self._leaving.add(job_id)
-            self._inner.suspend(job_id, {"swap": True})
+            self._inner.suspend(job_id, self._to_host(job_id))
             return
         self._leaving.discard(job_id)
         self._inner.stop(job_id, cause)
@@ -301,6 +305,10 @@ class SuspendingAttempts:
     def _bytes_of(self, job_id: JobId) -> int:
         attempt = self._inner.attempt(job_id)
         return 0 if attempt is None else attempt.tasks[0].swap_bytes
+
+    def _to_host(self, job_id: JobId) -> Json:
+        """What a task is told: how much of its GPU memory the host can take."""
+        return {"swap": True, "most_bytes": self.memory.most_bytes(job_id)}
 
     def _allow(self, job_id: JobId, devices: Sequence[int]) -> None:
         """Let a job's only task open these devices, and no longer those of before."""

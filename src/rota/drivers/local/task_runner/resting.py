@@ -41,6 +41,8 @@ class Rest:
         """The process that holds GPU memory, and how much, if it can be suspended."""
         self._probed = 0
         """The process about which the driver was asked last."""
+        self.sample: Callable[[], dict[int, int]] = dict
+        """Returns the processes that hold GPU memory now."""
         self.until_s = FOREVER
         """When a suspension ends by itself."""
         self.is_swapped = False
@@ -83,7 +85,7 @@ class Rest:
             self.go_on(order.get("pairs") or ())
             return
         self.until_s = until_s
-        if order.get("swap") and self._cuda[0] and not self.is_swapped:
+        if order.get("swap") and self._can_swap(int(order.get("most_bytes") or 0)):
             self._swap_out()
         elif self._since_s is None:
             self._stop()
@@ -125,6 +127,18 @@ class Rest:
             self._tell(swap=None, swap_in_s=took_s)
         self._tell_rest()
         return None
+
+    def _can_swap(self, most_bytes: int) -> bool:
+        """Return whether the task's GPU memory can go to the host. One that has just begun may not have been probed."""
+        if self.is_swapped or self._library is None:
+            return False
+        if self._since_s is None and not self._probed:
+            holders = self.sample()
+            if len(holders) == 1:
+                ((self._probed, held),) = holders.items()
+                self._cuda = (self._probed, held)
+                self._tell(swap_bytes=held)
+        return bool(self._cuda[0]) and self._cuda[1] <= most_bytes
 
     def _swap_out(self) -> None:
         assert self._library is not None

@@ -195,8 +195,9 @@ class Supervisor:
         if self._tells >= 0:
             self._poller.register(self._tells, select.POLLIN)
         limit = 0 if self._task.get("cgroup") else int(self._task.get("memory_bytes") or 0)
-        self._obey()
         self._watch, self._scratch = watch_gpus(self._task), watch_scratch(self._task)
+        self._rest.sample = self._sample
+        self._obey()
         while True:
             now = time.monotonic()
             often = limit or self._untold
@@ -298,6 +299,12 @@ class Supervisor:
                 self._watch = watch_gpus(self._task)
             self._rest.obey(order)
         self._await_copy()
+
+    def _sample(self) -> dict[int, int]:
+        if self._watch is None:
+            return {}
+        self._watch.look(self._pid)
+        return self._watch.holders
 
     def _await_copy(self) -> None:
         if self._rest.copying >= 0:
