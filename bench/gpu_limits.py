@@ -184,7 +184,7 @@ def limit(folder: Path, *, mps: bool = False) -> None:
     """Let a job take more GPU memory than it asked for, beside one that keeps to its request."""
     lab = Lab(folder, f"gpu: {{memory_grace: 2s, mps: {'packed' if mps else 'off'}}}\n")
     try:
-        good = lab.submit("work.py", "mlp", 14, lab.folder / "good", gpus=0.5, gpu_memory="30Gi")
+        good = lab.submit("work.py", "mlp", 18, lab.folder / "good", gpus=0.5, gpu_memory="30Gi")
         eventually(lambda: points_of(lab.folder / "good"), within_s=60)
         passes = lab.submit("fill.py", 5, 1, gpus=0.25, gpu_memory="10Gi")
         bad = lab.submit("fill.py", 60, 60, gpus=0.25, gpu_memory="10Gi")
@@ -216,7 +216,7 @@ def shares(lab: Lab, how: str) -> None:
         jobs, paths = [], []
         for number, share in enumerate((part, 1 - part)):
             paths.append(lab.folder / f"{how}-{part}-{number}")
-            jobs.append(lab.submit("work.py", "transformer", 13, paths[-1], gpus=round(share, 3)))
+            jobs.append(lab.submit("work.py", "transformer", 10, paths[-1], gpus=round(share, 3)))
         for job in jobs:
             lab.manager.wait(job, within_s=90.0)
         small, large = (rate / alone for rate in together(*paths))
@@ -279,11 +279,11 @@ def pairs(folder: Path) -> None:
     try:
         alone: dict[str, float] = {}
         for kind in MODELS:
-            assert run(kind, 3.0, folder / kind).wait() == 0
+            assert run(kind, 2.5, folder / kind).wait() == 0
             alone[kind] = rate_of(points_of(folder / kind))
         for number, kinds in enumerate(PAIRS):
             paths = [folder / f"pair{number}-{place}" for place in range(2)]
-            for child in [run(kind, 7.0, path) for kind, path in zip(kinds, paths, strict=True)]:
+            for child in [run(kind, 6.0, path) for kind, path in zip(kinds, paths, strict=True)]:
                 assert child.wait() == 0
             parts = [rate / alone[kind] for rate, kind in zip(together(*paths), kinds, strict=True)]
             said(
@@ -301,14 +301,14 @@ def overhead(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "work.py").write_text(WORK, encoding="utf-8")
     path = folder / "steps"
-    child = subprocess.Popen([sys.executable, str(folder / "work.py"), "transformer", "46", str(path)])
+    child = subprocess.Popen([sys.executable, str(folder / "work.py"), "transformer", "40", str(path)])
     eventually(lambda: len(points_of(path)) > 10, within_s=90)
     sensors, nvml = find_sensors(nvml_folder()), find_nvml([0], nvml_folder())
     assert sensors is not None
     assert nvml is not None
     rates: dict[bool, list[float]] = {True: [], False: []}
     busy_s, looks = time.process_time(), 0
-    for turn in range(10):
+    for turn in range(8):
         samples, over = turn % 2 == 1, threading.Event()
         begun = time.monotonic()
         while samples and time.monotonic() - begun < 3.8:

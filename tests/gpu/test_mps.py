@@ -101,6 +101,9 @@ def test_the_next_manager_finds_the_daemon(made: Callable[[], MpsDaemons]) -> No
 
     assert pid_of(again, 0) == pid
     assert again.watch([0], 0.0) == []
+    os.kill(pid, signal.SIGKILL)
+    assert gone(pid)
+    assert made().watch([0], 1.0) == [MpsKey(0, ME)]
 
 
 def test_a_daemon_without_jobs_is_ended_after_a_while(made: Callable[[], MpsDaemons]) -> None:

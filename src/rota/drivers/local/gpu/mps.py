@@ -87,6 +87,7 @@ class MpsDaemons:
 
     def watch(self, in_use: Collection[int], now_s: float) -> list[MpsKey]:
         """Start the dead daemons of GPUs that packed jobs use again, and end those of other GPUs; return the former."""
+        self._find_all()
         restarted = []
         for key, daemon in list(self._daemons.items()):
             if key.gpu in in_use:
@@ -106,6 +107,7 @@ class MpsDaemons:
         daemon = self._daemons.pop(key)
         if self._runs(daemon):
             self._run([self.program], self._environment(key, daemon), key, daemon, "quit\n")
+        shutil.rmtree(daemon.folder, ignore_errors=True)
 
     def _daemon(self, key: MpsKey, gid: int) -> _Daemon:
         daemon = self._daemons.get(key)
@@ -113,6 +115,13 @@ class MpsDaemons:
             daemon = self._daemons[key] = _Daemon(self.home / "mps" / f"{key.gpu}-{key.uid}", gid)
             self._find(daemon)
         return daemon
+
+    def _find_all(self) -> None:
+        """Find the daemons of an earlier manager, by their folders."""
+        for folder in (self.home / "mps").glob("*-*"):
+            gpu, _, uid = folder.name.partition("-")
+            if gpu.isdecimal() and uid.isdecimal() and int(gpu) < len(self.uuids):
+                self._daemon(MpsKey(int(gpu), int(uid)), folder.stat().st_gid)
 
     def _find(self, daemon: _Daemon) -> None:
         """Find a daemon that runs in the folder, as after a restart of the manager."""
