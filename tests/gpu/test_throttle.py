@@ -46,6 +46,12 @@ def test_a_loss_above_the_bound_cuts_at_once_but_never_to_nothing() -> None:
     assert control.duty == FLOOR
 
 
+def test_a_loss_that_comes_suddenly_is_cut_before_its_cause_is_learned() -> None:
+    control = DutyControl(bound=0.95, duty=0.8, factor=0.05, alone=100.0)
+
+    assert control.update(90.0) == pytest.approx(0.8 * 0.6)
+
+
 def test_without_a_speed_alone_nothing_changes() -> None:
     control = DutyControl(bound=0.95, duty=0.3)
 

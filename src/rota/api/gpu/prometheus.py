@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from rota.drivers.local.gpu.telemetry import GpuRecord
 from rota.live.gpus.monitor import GpuMonitor
@@ -32,7 +32,7 @@ _GAUGES: tuple[tuple[str, str, str, float], ...] = (
 
 
 def gpu_metrics(monitor: GpuMonitor | None) -> Iterator[Metric]:
-    """Yield the latest sample of each GPU, and the use by users; nothing where there are no GPUs."""
+    """Yield the latest sample of each GPU; nothing where there are none. Users and jobs are no labels."""
     if monitor is None:
         return
     records = monitor.telemetry.gpus
@@ -52,16 +52,6 @@ def gpu_metrics(monitor: GpuMonitor | None) -> Iterator[Metric]:
     ):
         yield _exact_counter(name, text, records, field)
     yield _gauge("rota_gpu_up", "1 while the GPU answers.", records, lambda record: float(not record.is_lost))
-    yield from _users(monitor)
-
-
-def _users(monitor: GpuMonitor) -> Iterator[Metric]:
-    held = CounterMetricFamily("rota_user_gpu_seconds", "GPU-seconds held, by user, of a month.", labels=["user"])
-    idle = CounterMetricFamily("rota_user_idle_gpu_seconds", "GPU-seconds held idle, by user.", labels=["user"])
-    for user, use in monitor.telemetry.users.report().items():
-        held.add_metric([user], use.held_s)
-        idle.add_metric([user], use.idle_s)
-    yield from (held, idle)
 
 
 def _gauge(
