@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
 from rota.api.app import make_app
+from rota.api.gpu.setup import gpu_monitor, gpu_upkeep
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
@@ -42,6 +43,7 @@ from rota.files.oidc_file import OidcFile
 from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
+from rota.live.gpus.monitor import GpuMonitor
 from rota.live.intake.quotas import SubmissionQuotas
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings
@@ -163,9 +165,11 @@ async def _serve(
     starts = PacedStarts(
         options.settings.home, control.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
-    starts.attach(_attempts(options.settings, control, control.present.nodes, starts))
+    attempts, controller = _attempts(options.settings, control, control.present.nodes, starts)
+    starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
-    server = _http_server(options, _service(options, records, parts, control, forecasts, learning))
+    monitor = gpu_monitor(options.settings, options.scheduling.cluster, control)
+    server = _http_server(options, _service(options, records, parts, control, forecasts, learning, monitor))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
     retraining = Retraining(control, options.scheduling, records.url, options.settings.home)
@@ -181,6 +185,7 @@ async def _serve(
             through_outages(learning.run),
             through_outages(forecasts.run),
             control.storage.watch(),
+            *gpu_upkeep(options.settings, control, monitor, controller),
             *parts.upkeep(),
         )
     ]
@@ -205,18 +210,20 @@ async def _serve(
     log.info("stopped")
 
 
-def _attempts(settings: Settings, control: Control, nodes: Sequence[Node], starts: PacedStarts) -> Attempts:
-    """What runs the tasks of attempts; on GPUs that can be, jobs are suspended instead of stopped."""
+def _attempts(
+    settings: Settings, control: Control, nodes: Sequence[Node], starts: PacedStarts
+) -> tuple[Attempts, AttemptController]:
+    """What runs the tasks of attempts, and its innermost part; on GPUs that can be, jobs are suspended, not stopped."""
     if settings.gpu is None:
-        return AttemptController(nodes, settings, starts.answered, overlaps=control.engine.overlaps)
+        controller = AttemptController(nodes, settings, starts.answered, overlaps=control.engine.overlaps)
+        return controller, controller
     later = asyncio.get_running_loop().call_later
     suspending = SuspendingAttempts(settings, control.state, nodes, starts.answered, later)
-    suspending.attach(
-        AttemptController(
-            nodes, settings, suspending.answered, overlaps=control.engine.overlaps, noticed=suspending.noticed
-        )
+    controller = AttemptController(
+        nodes, settings, suspending.answered, overlaps=control.engine.overlaps, noticed=suspending.noticed
     )
-    return suspending
+    suspending.attach(controller)
+    return suspending, controller
 
 
 def _repeat_cancellations(control: Control, home: Path) -> None:
@@ -246,6 +253,7 @@ def _service(
     control: Control,
     forecasts: ForecastKeeper,
     learning: Learning,
+    monitor: GpuMonitor | None,
 ) -> Service:
     most_tasks = options.most_tasks or usual_most_tasks()
 
@@ -277,12 +285,13 @@ def _service(
         logins=parts.logins,
         home=options.settings.home,
         scheduling=options.scheduling,
-        lookout=ManagerOverview(records, control, options.scheduling),
+        lookout=ManagerOverview(records, control, options.scheduling, monitor),
         limits=str(options.settings.limits),
         learning=learning,
         truth=Truth(records, options.scheduling, forecasts),
         call_limits=options.call_limits,
         tenants=tenants,
+        gpus=monitor,
     )
 
 

@@ -14,6 +14,7 @@ from rota.api.guard.stream_watch import StreamWatch
 from rota.api.identity.logins import Logins
 from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
+from rota.live.gpus.monitor import GpuMonitor
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.boot import Scheduling
@@ -49,6 +50,8 @@ class Service:
     logins: Logins
     more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
     """Counters of this world for Prometheus: by name, what is counted and how many."""
+    gpus: GpuMonitor | None = None
+    """The GPUs of this machine over time; None where the devices are no GPUs of this machine."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 

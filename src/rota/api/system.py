@@ -151,8 +151,11 @@ async def _events(parts: Service, caller: Principal) -> AsyncIterator[str]:
                 yield ": heartbeat\n\n"
                 continue
             if news is not None:
-                data = json.dumps({"id": news.job_id, "tenant": news.tenant, "state": news.state})
-                yield f"id: {news.step}\nevent: job\ndata: {data}\n\n"
+                told = {"id": news.job_id, "tenant": news.tenant, "state": news.state}
+                if news.warning:
+                    told["warning"] = news.warning
+                kind = "warning" if news.warning else "job"
+                yield f"id: {news.step}\nevent: {kind}\ndata: {json.dumps(told)}\n\n"
     finally:
         stop()
 

@@ -65,6 +65,8 @@ class Launch:
     member: Member | None = None
     plan: str | None = None
     """The job's own plan, as JSON."""
+    estimates_gpu_memory: bool = False
+    """Whether `gpu_memory` is an amount that Rota has estimated, not one that the user asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,7 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
         array=file.array,
         member=None if file.member is None else Member(**file.member.model_dump()),
         plan=None if file.plan is None else json.dumps(file.plan),
+        estimates_gpu_memory="gpu_memory" in file.estimated,
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from rota.core.model.job import OPPORTUNISTIC
 from rota.files.document import read_document
 from rota.files.durations import Seconds
+from rota.files.gpu_part import GpuPart
 from rota.files.job_shape import MOST_PRIORITY, Bytes, Name
 from rota.files.shape import FileModel, checked
 
@@ -126,6 +127,7 @@ class UpFile(FileModel):
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     limits: LimitsPart = LimitsPart()
+    gpu: GpuPart = GpuPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:
@@ -155,6 +157,9 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
     for name in ("data", "tls_cert", "tls_key", "users", "oidc"):
         if isinstance(given.get(name), Path):
             given[name] = beside / given[name]
+    part = given.get("gpu")
+    if isinstance(part, GpuPart) and part.nvml is not None:
+        given["gpu"] = part.model_copy(update={"nvml": beside / part.nvml})
     accounts = given.get("accounts")
     if isinstance(accounts, str) and accounts not in ("names", "tokens"):
         given["accounts"] = str(beside / accounts)

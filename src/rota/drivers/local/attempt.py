@@ -172,6 +172,7 @@ class Attempt:
             tail(failed.folder),
             memory_limit=failed.state.get("cause") == "memory",
             scratch_limit=failed.state.get("cause") == "scratch",
+            gpu_memory_limit=failed.state.get("excess", ""),
             not_suspended=str(failed.state.get("swap_failed") or ""),
         )
         where = f"task {failed.slot.rank}: " if self.is_gang else ""

@@ -34,6 +34,12 @@ _SIGNS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
     (re.compile(pattern), Failure(kind=kind, code=code, cause=cause))
     for pattern, kind, code, cause in (
         (
+            r"the MPS (?:server|client)|MPS client failed to connect|CUDA_ERROR_MPS_|cudaErrorMps",
+            FailureClass.TRANSIENT,
+            FailureCode.DEVICE,
+            "the MPS server of its GPU failed",
+        ),
+        (
             r"CUDA out of memory|OutOfMemoryError: CUDA",
             FailureClass.PERMANENT,
             FailureCode.GPU_OUT_OF_MEMORY,
@@ -90,9 +96,15 @@ def classify(
     *,
     memory_limit: bool = False,
     scratch_limit: bool = False,
+    gpu_memory_limit: str = "",
     not_suspended: str = "",
 ) -> Failure:
-    """The failure of a task that ended with an exit code or by a signal."""
+    """The failure of a task that ended with an exit code or by a signal.
+
+    `gpu_memory_limit` is by how much it exceeded what it asked for, in words, if its supervisor ended it for that.
+    """
+    if gpu_memory_limit:
+        return _failure(FailureClass.PERMANENT, FailureCode.GPU_OUT_OF_MEMORY, gpu_memory_limit)
     if memory_limit:
         return _failure(
             FailureClass.PERMANENT, FailureCode.OUT_OF_MEMORY, "out of memory: it used more than it asked for"

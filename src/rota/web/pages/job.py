@@ -27,6 +27,7 @@ from rota.web.page_context import PageContext
 from rota.web.parts.basics import button, card, empty, set_text
 from rota.web.parts.charts import chart, over_time
 from rota.web.parts.compared import show_compared
+from rota.web.parts.gpus import JobGpus
 from rota.web.parts.log import LogView
 from rota.web.parts.map import ClusterMap
 from rota.web.parts.meters import Meters
@@ -82,6 +83,10 @@ class JobPage:
             with card("Progress", "reported by its first task"):
                 self._progress = html.div().classes("muted")
                 self._curve = chart({}, "Metrics reported by the job, by step", small=True)
+            self._gpus: JobGpus | None = None
+            if context.service.gpus is not None:
+                with card("GPUs", "utilisation, memory, power and energy", wide=True):
+                    self._gpus = JobGpus()
             with card("Output", wide=True):
                 with html.div().classes("filters"):
                     self._task = ui.select({0: "Task 0"}, value=0, on_change=self._watch)
@@ -132,6 +137,8 @@ class JobPage:
         self._meters.show(use, used)
         self._show_placement()
         await self._show_progress()
+        if self._gpus is not None and self._context.service.gpus is not None:
+            self._gpus.show(self._context.service.gpus.job_report(self._id))
         if row.version != self._version:
             self._version = row.version
             life = await asyncio.to_thread(life_of, self._context.service.records, row.id, row.submitted_s, row.ended_s)

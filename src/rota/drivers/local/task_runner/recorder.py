@@ -103,6 +103,10 @@ def _confine(task: Json) -> None:
             members.write("0")
     if task.get("cpus"):
         os.sched_setaffinity(0, task["cpus"])
+    if task.get("numa") is not None:
+        from rota.drivers.local.task_runner.numa import prefer_memory_of
+
+        prefer_memory_of(int(task["numa"]))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))

@@ -213,7 +213,7 @@ class Supervisor:
             if self._tells in ready:
                 self._hear()
             if self._watch is not None and self._watch.due_in_s(time.monotonic()) <= 0:
-                self._watch.look(self._pid)
+                self._look_at_gpus(self._watch)
                 if self._rest.copying < 0:
                     self._rest.look(self._watch.holders)
                     self._await_copy()
@@ -234,6 +234,16 @@ class Supervisor:
                 os.waitpid(recorder, 0)
                 os.close(finished)
                 return
+
+    def _look_at_gpus(self, watch: GpuWatch) -> None:
+        """Sample the task's GPUs; end the task if it keeps more of their memory than it asked for."""
+        warning = watch.look(self._pid, rests=self._state.get("rests_since_s") is not None)
+        if warning:
+            self._output.write(f"\nrota: this task {warning}\n".encode())
+        if watch.excess and not self._cause and self._kill_at == float("inf"):
+            self._cause, self._state["excess"] = "gpu_memory", watch.excess
+            self._output.write(f"\nrota: this task was ended: it {watch.excess}\n".encode())
+            self._end_task()
 
     def _is_over(self, limit: int) -> bool:
         return self._kill_at == float("inf") and session_bytes(self._pid) > limit
