@@ -36,15 +36,16 @@ Json = dict[str, Any]
 POLICIES = ("fifo", "fifo:backfill=true", "las")
 TRACES = (
     ("Tiresias, 60 jobs", "tiresias/60_job.csv", 60, 0),
-    ("Philly, 400 jobs", "philly/philly.csv", 400, 20_000),
-    ("Philly by Tiresias, 400 jobs", "tiresias/philly1000_tiresias.csv", 400, 0),
-    ("Blox, 300 jobs", "blox/blox_synth_500.csv", 300, 0),
+    ("Philly, 250 jobs", "philly/philly.csv", 250, 20_000),
+    ("Philly by Tiresias, 250 jobs", "tiresias/philly1000_tiresias.csv", 250, 0),
+    ("Blox, 250 jobs", "blox/blox_synth_500.csv", 250, 0),
 )
 """Name, file, jobs, and how many jobs are left out before them."""
 SCARCITY = 0.9
 """Devices of a cluster relative to what the jobs of its window would use on average if none had to wait."""
 PER_NODE = 8
-FORECASTS = 40
+FORECASTS = 24
+"""About how many forecasts are made of a window."""
 PAST, MEASURED, AFTER = 32, 64, 24
 LIVE_COSTS = Costs(load_s=0.02, checkpoint_s=0.06, resize_s=0.15, checkpoint_interval_s=math.inf)
 """What starts, stops and resizes cost live, roughly."""
@@ -193,7 +194,7 @@ def trace_rows(runs: int, say: Callable[[str], None]) -> list[Json]:
                 policy=policy,
                 cluster=cluster,
                 runs=runs,
-                every=max(len(kept) // (2 * FORECASTS), 1),
+                every=max(len(kept) // FORECASTS, 1),
                 warm_up=len(kept) // 6,
             )
             rows.append(
