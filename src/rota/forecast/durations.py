@@ -112,7 +112,7 @@ class _DurationGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class _Belief:
+class _EstimateDoubt:
     """How much shorter a job is expected to run than it declares, if it declares more than is usual."""
 
     usual: float
@@ -155,9 +155,9 @@ class _LevelSpread:
             self.deviations += [each * math.sqrt(count / (count - 1)) for each in apart]
             self.squares += math.fsum(each * each for each in apart)
 
-    def belief(self, group: _DurationGroup, part: float) -> _Belief:
+    def belief(self, group: _DurationGroup, part: float) -> _EstimateDoubt:
         """Return how the centre follows from what a job declares, for a part of it."""
-        return _Belief(group.usual, self.doubt * part, self.reach)
+        return _EstimateDoubt(group.usual, self.doubt * part, self.reach)
 
     def within(self, prior: float, *, is_vague: bool) -> float:
         """Return the standard deviation in a group; a vague prior counts the less the more was seen."""
@@ -175,7 +175,7 @@ class _Mixture:
     offsets: list[float]
     total: list[float]
     width: float
-    beliefs: tuple[_Belief, ...]
+    beliefs: tuple[_EstimateDoubt, ...]
 
     def middle(self, run: int, declared: float) -> float:
         """Return the centre in a run, of jobs that declare so much."""
@@ -284,7 +284,7 @@ class RunTimes:
         centre, unsure = base.mean, 0.6 * base.spread
         offsets, weights = [0.0], [1.0]
         width = base.spread
-        beliefs: list[_Belief] = []
+        beliefs: list[_EstimateDoubt] = []
         around: _DurationGroup | None = None
         for _, group in chain:
             level = self._levels[base, group.level]
