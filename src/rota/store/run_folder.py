@@ -67,6 +67,16 @@ def progress(home: Path, job_id: JobId) -> Json | None:
         return None
 
 
+def step_done(home: Path, job_id: JobId) -> tuple[float, float] | None:
+    """When a job's first task last reported a step, by its own clock, and which; None if it reports none."""
+    try:
+        read = json.loads(_read_shared(home, job_id, "progress-0.json", _MOST_PROGRESS))
+        at_s, step = float(read["at_s"]), float(read["step"])
+    except _NOT_WHAT_IT_SHOULD_BE:
+        return None
+    return (at_s, step) if math.isfinite(at_s) and math.isfinite(step) else None
+
+
 def curve(home: Path, job_id: JobId) -> list[tuple[float, int, dict[str, float]]]:
     """How the numbers of a job's first task went over its life, as (time, step, values); only numbers are taken."""
     try:

@@ -42,6 +42,7 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
     ("demoted", False),
     ("overhead_s", 0.0),
     ("lost_work", 0.0),
+    ("undone", 0),
     ("scattered_s", 0.0),
     ("memo", None),
     ("reported", None),

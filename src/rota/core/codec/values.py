@@ -25,6 +25,7 @@ _EVENT_NAMES: dict[type, str] = {
     ev.JobHeld: "held",
     ev.JobReleased: "released",
     ev.JobUpdated: "updated",
+    ev.CheckpointChanged: "checkpoint-changed",
     ev.JobRequeued: "requeued",
     ev.Started: "started",
     ev.StartFailed: "start-failed",

@@ -62,6 +62,14 @@ class JobUpdated:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointChanged:
+    """The driver found out what a stop costs a job from now on. `job` is the same request with another checkpoint."""
+
+    job_id: JobId
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
 class JobRequeued:
     """A user sent a job that runs back to the queue."""
 
@@ -259,6 +267,7 @@ Event: TypeAlias = (
     | JobHeld
     | JobReleased
     | JobUpdated
+    | CheckpointChanged
     | JobRequeued
     | Started
     | StartFailed

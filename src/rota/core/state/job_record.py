@@ -111,6 +111,7 @@ class LiveJob:
         "submitted_s",
         "suspended_on",
         "suspensions",
+        "undone",
         "unmet",
         "wait_code",
         "work",
@@ -158,6 +159,8 @@ class LiveJob:
         self.suspensions = 0
         self.moves = 0
         self.restarts = 0
+        self.undone = 0
+        """Preemptions that undid work."""
         self.overhead_s = 0.0
         self.lost_work = 0.0
         self.scattered_s = 0.0
@@ -356,6 +359,7 @@ class LiveJob:
         copy.suspensions = self.suspensions
         copy.moves = self.moves
         copy.restarts = self.restarts
+        copy.undone = self.undone
         copy.overhead_s = self.overhead_s
         copy.lost_work = self.lost_work
         copy.scattered_s = self.scattered_s
