@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from rota.api.guard.refusals import RefusalLog
 from rota.api.guard.stream_watch import StreamWatch
 from rota.api.identity.logins import Logins
 from rota.api.limits.values import Limits
+from rota.core.model.job import JobId
 from rota.live.estimates.learning import Learning
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
@@ -20,6 +21,7 @@ from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
+from rota.live.workers.node_demand import NodeDemand
 from rota.store.audit import AuditLog
 from rota.store.records import Records
 
@@ -49,6 +51,8 @@ class Service:
     logins: Logins
     more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
     """Counters of this world for Prometheus: by name, what is counted and how many."""
+    more_nodes: Callable[[JobId], Awaitable[list[NodeDemand]]] | None = None
+    """Nodes that would start a waiting job; None where there is no cluster to add them to."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 
