@@ -78,6 +78,8 @@ class Manager:
         }
         for name in ("ROTA_SERVER", "ROTA_TOKEN"):
             self.env.pop(name, None)
+        self.command: Sequence[str] = ROTA
+        """What runs the manager, before the options."""
         self.home = folder / "data" / "rota"
         self.process: subprocess.Popen[bytes] | None = None
         self.client: Client
@@ -100,7 +102,9 @@ class Manager:
         sign = self.folder / "state" / "rota" / "manager.json"
         sign.unlink(missing_ok=True)
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen([*ROTA, "up", "--port", "0", *self.options], env=self.env, stderr=log)
+            self.process = subprocess.Popen(
+                [*self.command, "up", "--port", "0", *self.options], env=self.env, stderr=log
+            )
 
         def answers() -> bool:
             assert self.process is not None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from rota.core.errors import RotaError
 from rota.core.state.history import History
 from rota.placement import style
 from rota.placement.ranked import PLACEMENTS
-from rota.plugins import find_plugin
+from rota.plugins import find_plugin, load_from_file
 from rota.report.user_metrics import measure_by, user_metrics
 from rota.traces.formats import read_trace
 
@@ -227,3 +229,15 @@ def test_files_of_one_name_in_two_folders_are_two() -> None:
 
     assert measure_by(user_metrics(["./mine.py:answer"]), empty) == {"answer": 42.0}
     assert measure_by(user_metrics(["./other/mine.py:answer"]), empty) == {"answer": 43.0}
+
+
+def test_file_edited_within_a_second_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    found = []
+    for number in (1, 2):
+        path.write_text(f"def f():\n    return {number}\n")
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        loaded: Any = load_from_file(str(path), "f", "mine.py", lambda value, module: callable(value))
+        found.append(loaded())
+
+    assert found == [1, 2]

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from numbers import Real
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from rota.core.errors import RotaError, did_you_mean, written
@@ -139,9 +140,18 @@ def load_from_file(path: str, name: str, where: str, wanted: Callable[[object, M
     return found
 
 
+class _SourceLoader(SourceFileLoader):
+    """Reads the file each time: kept bytecode is taken for current after an edit within the same second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return what the file compiles to."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _module(path: str, where: str) -> ModuleType:
     digest = hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:12]
-    module_spec = importlib.util.spec_from_file_location(f"rota_plugin_{Path(path).stem}_{digest}", path)
+    name = f"rota_plugin_{Path(path).stem}_{digest}"
+    module_spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, path))
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)

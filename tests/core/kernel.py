@@ -14,7 +14,7 @@ from rota.core.engine.timers import Timers
 from rota.core.engine.transitions import Transitions
 from rota.core.messages import events as told
 from rota.core.messages.events import End, Event, JobArrived
-from rota.core.model.job import JobId
+from rota.core.model.job import Checkpoint, JobId
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.core.state.phases import Phase
@@ -68,6 +68,7 @@ def event_about(kind: type[JobEvent], live: LiveJob, now_s: float, *, retry_s: f
     if kind in (told.JobCancelled, told.JobHeld, told.JobReleased, told.JobRequeued):
         return kind(name)
     by_kind: dict[type, JobEvent] = {
+        told.CheckpointChanged: told.CheckpointChanged(name, replace(live.job, checkpoint=Checkpoint(interval_s=7.0))),
         told.JobUpdated: told.JobUpdated(name, replace(live.job, priority=live.job.priority + 1)),
         told.Started: told.Started(name, 1.0, now_s),
         told.StartFailed: told.StartFailed(name, "no such image", retry_s),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rota.core.codec import values
 from rota.core.messages.decisions import Cause, Decision, Move, Resize, Resume, Start, Stop, Suspend
-from rota.core.messages.events import Event, JobArrived, NodeAdded, PromisesChanged
+from rota.core.messages.events import CheckpointChanged, Event, JobArrived, JobUpdated, NodeAdded, PromisesChanged
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, Locality, TenantId
@@ -56,7 +56,8 @@ def test_clusters(cluster: Cluster) -> None:
     assert values.decode_cluster(through_json(values.encode_cluster(cluster))) == cluster
 
 
-PLAIN = [kind for kind in get_args(Event) if kind not in (JobArrived, NodeAdded, PromisesChanged)]
+BY_HAND = (CheckpointChanged, JobArrived, JobUpdated, NodeAdded, PromisesChanged)
+PLAIN = [kind for kind in get_args(Event) if kind not in BY_HAND]
 
 
 @pytest.mark.slow
@@ -72,6 +73,13 @@ def test_events(kind: Any, data: st.DataObject) -> None:
 @given(job=jobs(0, 0), held=st.booleans(), rate=st.floats(0.1, 100))
 def test_arrivals(job: Job, held: bool, rate: float) -> None:
     event = JobArrived(job, held, rate)
+
+    assert values.decode_event(through_json(values.encode_event(event))) == event
+
+
+@given(job=jobs(0, 0), kind=st.sampled_from([JobUpdated, CheckpointChanged]))
+def test_updates(job: Job, kind: type[JobUpdated | CheckpointChanged]) -> None:
+    event = kind(job.id, job)
 
     assert values.decode_event(through_json(values.encode_event(event))) == event
 

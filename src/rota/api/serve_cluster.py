@@ -22,7 +22,7 @@ from rota.api.extender import with_extender
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import HttpServer, http_config
-from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
+from rota.api.limits.values import most_connections, raise_descriptor_limit
 from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.api.wire import demand_out, forecast_out
@@ -44,6 +44,7 @@ from rota.drivers.kubernetes.resources.follower import UNUSABLE, SettingsFollowe
 from rota.drivers.kubernetes.resources.status import QueueUse, SeenResources, StatusWriter
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.job_shape import JobFile
+from rota.files.up_file import LimitsPart
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
@@ -161,7 +162,7 @@ class _ReplicaRun:
         if options.lease is not None:
             leadership = Leadership(own_api, options.namespace, options.lease, options.identity, options.pod)
         api = Api(options.connection, fence=None if leadership is None else leadership.fence)
-        most = most_connections(Limits().connections, raise_descriptor_limit(), 0)
+        most = most_connections(LimitsPart().connections, raise_descriptor_limit(), 0)
         config = http_config(self._switch, options.certificate, options.key, proxy_headers=False)
         server = HttpServer(config, most)
         for number in (signal.SIGINT, signal.SIGTERM):

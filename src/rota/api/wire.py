@@ -10,7 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from rota.core.engine.preemption_guard import can_resume
 from rota.core.messages.reasons import Reason
+from rota.core.model.job import JobId, JobState
 from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
@@ -104,6 +106,9 @@ class JobOut(BaseModel):
     array: ArrayOut | None = None
     spec: dict[str, Any] | None = None
     nodes: list[str] | None = None
+    if_preempted: str | None = Field(
+        None, description="What a preemption does to the work of a job that has not ended: `resumes` or `starts over`."
+    )
     progress: dict[str, Any] | None = Field(None, description="The progress that the job reports through the SDK.")
     usage: dict[str, float] | None = Field(None, description="The resource usage of the latest attempt.")
 
@@ -191,8 +196,12 @@ def _range_out(span: TimeRange | None) -> Json:
     return {"earliest": moment(span.low_s), "usual": moment(span.median_s), "latest": moment(span.high_s)}
 
 
-def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
-    """Return a job's record as JSON, with its current reason from the engine; `whole` adds job file and nodes."""
+def job_out(row: Any, control: Control, *, whole: bool = False, shows_env: bool = True) -> Json:
+    """Return a job's record as JSON, with its current reason from the engine; `whole` adds job file and nodes.
+
+    Without `shows_env`, the values of its variables are masked: they come from its owner's shell and are not for
+    colleagues.
+    """
     live = control.state.jobs.get(row.id)
     spec = json.loads(row.spec)
     out: Json = {
@@ -220,12 +229,29 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         out["tasks"] = sum(slot.tasks for slot in live.held)
         out["gpus"] = live.gpus
     if whole:
-        out["spec"] = masked(spec)
+        out["spec"] = masked(spec, whole=not shows_env)
         out["nodes"] = []
+        if live is not None:
+            note = control.kept[row.id].not_suspended
+            lost = f"starts over: {note}" if note else "starts over"
+            out["if_preempted"] = "resumes" if can_resume(live.job) else lost
         if live is not None and live.held:
             nodes = control.state.inventory.nodes
             out["nodes"] = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))
     return out
+
+
+def host_memory_note(waiting: JobId, control: Control) -> str:
+    """Return which jobs would make room for a waiting one if the host had memory for what they hold on GPUs."""
+    mine = control.state.jobs.get(waiting)
+    if mine is None or mine.state is not JobState.WAITING:
+        return ""
+    notes = [
+        f"; job {live.job.id} can't be suspended for it: {why}"
+        for live in control.state.jobs.values()
+        if live.placement and live.job.priority < mine.job.priority and (why := control.kept[live.job.id].not_suspended)
+    ]
+    return "".join(notes[:3])
 
 
 def _tasks(spec: Json) -> int:

@@ -40,6 +40,8 @@ class About(TypedDict, total=False):
     retraining: RetrainedPolicy
     plans_in_rounds: bool
     predicts_use: bool
+    divides_owners: bool
+    draws: bool
     differs: str
     live: str
 
@@ -74,6 +76,10 @@ class Family:
     asks_guard: bool = True
     """Whether the scheduler asks the preemption guard before it stops a job."""
     placement: str = "consolidate"
+    resizes: bool = False
+    """Whether the rule chooses sizes of elastic jobs."""
+    draws: bool = False
+    """Whether the scheduler makes random choices."""
 
     @overload
     def __call__(self, name: str, rule: RuleMaker, **about: Unpack[About]) -> DeclaredPolicy: ...
@@ -109,6 +115,8 @@ class Family:
         retraining: RetrainedPolicy | None = None,
         plans_in_rounds: bool | None = None,
         predicts_use: bool = False,
+        divides_owners: bool = False,
+        draws: bool = False,
         differs: str = "",
         live: str = "",
     ) -> DeclaredPolicy:
@@ -146,6 +154,9 @@ class Family:
             plans_in_rounds=self.plans_in_rounds if plans_in_rounds is None else plans_in_rounds,
             whole_cluster=self.whole_cluster,
             asks_guard=self.asks_guard,
+            resizes=self.resizes,
+            divides_owners=divides_owners,
+            draws=self.draws or draws,
             differs=differs,
             predicts_use=predicts_use,
             live=live,

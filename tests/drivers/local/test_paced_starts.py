@@ -32,6 +32,9 @@ class Recorder:
     def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         self.orders.append(("find", order.job.id))
 
+    def find_held(self, order: LaunchOrder) -> None:
+        self.orders.append(("find held", order.job.id))
+
     def resize(self, order: LaunchOrder, before: Placement) -> None:
         self.orders.append(("resize", order.job.id))
 

@@ -45,6 +45,9 @@ class Orders:
     def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         self.made.append(("find", order.placement))
 
+    def find_held(self, order: LaunchOrder) -> None:
+        self.made.append(("find held", order.job.id))
+
     def resize(self, order: LaunchOrder, before: Placement) -> None:
         self.made.append(("resize", order.placement, before))
 

@@ -17,6 +17,13 @@ class Cgroup(Enum):
     OFF = "off"
 
 
+class GpuSuspend(Enum):
+    """Whether preempted jobs on GPUs are suspended with their memory on the host: where possible, or never."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
 class Isolation(Enum):
     """Whether tasks are confined that run as other users: as far as possible, wholly (or no manager starts), or not."""
 
@@ -80,6 +87,9 @@ Scratch = Annotated[str | None, typer.Option(help="What a job may write to its o
 DeviceNodes = Annotated[
     str | None,
     typer.Option(help="The devices' nodes, e.g. /dev/accel{index}; for NVIDIA GPUs they are known.", metavar="PATH"),
+]
+GpuSuspendOption = Annotated[
+    GpuSuspend, typer.Option(help="Whether preempted jobs that save nothing are suspended, where the driver can.")
 ]
 TaskEnv = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for all tasks; a job's own take precedence.")]
 EstimateBound = Annotated[

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from rota.core.messages.events import (
+    CheckpointChanged,
     Interrupted,
     JobCancelled,
     JobEnded,
@@ -53,6 +54,7 @@ JobEvent: TypeAlias = (
     | JobHeld
     | JobReleased
     | JobUpdated
+    | CheckpointChanged
     | JobRequeued
     | Started
     | StartFailed
@@ -81,6 +83,7 @@ class Action(Enum):
     HOLD = "hold"
     RELEASE = "release"
     UPDATE = "take the new request"
+    LEARN_CHECKPOINT = "learn what a stop costs"
     SEND_BACK = "stop, then wait again"
     START = "run"
     START_LATE = "run until stopped"
@@ -167,6 +170,10 @@ EVENTS: dict[type[JobEvent], Row] = {
     JobUpdated: _row(
         _to(Action.UPDATE, (Phase.HELD, Phase.BLOCKED, Phase.WAITING)),
         _to(Action.UPDATE, (Phase.RESERVED,), Phase.WAITING),
+        otherwise=Action.IGNORE,
+    ),
+    CheckpointChanged: _row(
+        _to(Action.LEARN_CHECKPOINT, (*_WITHOUT_TASKS, *_WITH_TASKS)),
         otherwise=Action.IGNORE,
     ),
     JobRequeued: _row(

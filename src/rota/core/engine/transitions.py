@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rota.core.engine import node_transitions
@@ -13,6 +14,7 @@ from rota.core.engine.timers import Timers
 from rota.core.errors import InvariantBroken
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
+    CheckpointChanged,
     End,
     Event,
     Interrupted,
@@ -85,6 +87,7 @@ class Transitions:
             Action.HOLD: self._hold,
             Action.RELEASE: self._release,
             Action.UPDATE: self._update,
+            Action.LEARN_CHECKPOINT: self._learn_checkpoint,
             Action.SEND_BACK: self._send_back,
             Action.START: self._start,
             Action.START_LATE: self._start_late,
@@ -185,6 +188,12 @@ class Transitions:
         if contends:
             self.changes.arrived.append(live)
 
+    def _learn_checkpoint(self, live: LiveJob, event: CheckpointChanged) -> None:
+        if replace(event.job, checkpoint=live.job.checkpoint) != live.job:
+            raise InvariantBroken(f"job {live.job.id} would become another; its request stays")
+        live.job = event.job
+        self.changes.freed = True  # a job that could not be stopped before may make room now
+
     def _send_back(self, live: LiveJob, event: JobRequeued) -> None:
         self._evict(live, Cause.PREEMPTED)
 
@@ -252,6 +261,8 @@ class Transitions:
 
     def _change_speed(self, live: LiveJob, event: SpeedChanged) -> None:
         self._state.set_speed(live, event.work, event.rate)
+        if event.done is not None:
+            live.reported = event.done
         only_saves = not event.rate and live.job.work is not None and event.work >= live.job.work
         if not only_saves:
             self.changes.started.append(live)

@@ -62,6 +62,14 @@ class JobUpdated:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointChanged:
+    """The driver found out what a stop costs a job from now on. `job` is the same request with another checkpoint."""
+
+    job_id: JobId
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
 class JobRequeued:
     """A user sent a job that runs back to the queue."""
 
@@ -136,11 +144,15 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class SpeedChanged:
-    """A running job's speed changed (neighbours came or went, or it was measured)."""
+    """A running job's speed changed (neighbours came or went, or it was measured), or it reported its progress.
+
+    `done` is the fraction of its steps that the job says it has done; None where it says nothing.
+    """
 
     job_id: JobId
     work: float
     rate: float
+    done: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +267,7 @@ Event: TypeAlias = (
     | JobHeld
     | JobReleased
     | JobUpdated
+    | CheckpointChanged
     | JobRequeued
     | Started
     | StartFailed

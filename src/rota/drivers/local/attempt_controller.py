@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import socket
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
@@ -21,18 +19,25 @@ from rota.core.messages.events import Event
 from rota.core.model.cluster import Node
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
-from rota.core.model.ranks import task_ranks
 from rota.drivers.local import attempt_events
-from rota.drivers.local.attempt import Attempt, Verdict
-from rota.drivers.local.confinement.attempt_folders import prepare_attempt
+from rota.drivers.local.attempt import Attempt, AttemptOutcome, Verdict, attempt_of
+from rota.drivers.local.confinement.attempt_folders import (
+    has_begun,
+    open_to_its_user,
+    prepare_attempt,
+    rendezvous_port,
+    work_at_start,
+)
 from rota.drivers.local.confinement.private_folders import remove_private, sweep_memory
 from rota.drivers.local.launch_order import LaunchOrder
+from rota.drivers.local.notice_pipe import NoticePipe
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
-from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
+from rota.drivers.local.sliced_work import SlicedWork, Steps
+from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.drivers.local.time_slicer import TimeSlicer
 from rota.store import clock
-from rota.store.run_folder import attempt_folder, mark_of, read_json, write_json
+from rota.store.run_folder import Json, mark_of
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
@@ -49,23 +54,31 @@ Answer = Callable[[Event, ExitDetail], None]
 class AttemptController:
     """All attempts that are under way."""
 
-    def __init__(self, nodes: Sequence[Node], settings: Settings, answer: Answer, *, overlaps: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        settings: Settings,
+        answer: Answer,
+        *,
+        overlaps: bool = False,
+        noticed: Callable[[Attempt], None] | None = None,
+    ) -> None:
         self._nodes = nodes
         self._settings = settings
         self._answer = answer
         self._overlaps = overlaps
         """Whether to report when a job only saves, so that its devices can be given to others."""
+        self._noticed = noticed
         self._attempts: dict[JobId, Attempt] = {}
         self._failures: dict[JobId, int] = {}
         self._by_token: dict[str, tuple[Attempt, TaskHandle]] = {}
         self._mark = mark_of(settings.home)
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
-        self._pipe = settings.pipe
-        self._unread = b""
         self._slicer = TimeSlicer(self, self._loop.call_later)
         self._prefork = PreforkPool(self._loop.call_later, confined=settings.confinement.mounts)
-        self._notices = self._listen()
+        self._sliced = SlicedWork(self._loop.call_later)
+        self._notices = NoticePipe(settings.pipe, self._loop, self._read_notices)
         self._has_settled = False
 
     # -- orders ----------------------------------------------------------------------------------
@@ -76,23 +89,13 @@ class AttemptController:
         port = 0
         try:
             prepare_attempt(attempt, order, self._settings)
-            port = self._port(order)
+            port = rendezvous_port(self._settings.home, order)
         except OSError as error:
             attempt.given_up = f"its folder can't be made: {error.strerror}"
         except RotaError as error:
             attempt.given_up = str(error)
         attempt.note_sharing()
-        for task in attempt.tasks:
-            task.find()
-            if task.claimed:
-                self._watch(attempt, task)
-            elif attempt.given_up:
-                self._loop.call_soon(self._spawn_failed, attempt, task)
-            else:
-                self._spawn(attempt, task, port)
-        if attempt.is_gang:
-            self._loop.call_later(self._settings.barrier_s, self._barrier_is_over, attempt)
-        self._look(attempt)
+        self._sliced.add(self._start_tasks(attempt, port))
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:
         """Run a job with another number of tasks or on other devices: stop the attempt, then start the next."""
@@ -100,7 +103,7 @@ class AttemptController:
         if attempt is None and self._has_settled:  # it has just ended, and its event is under way
             return
         if attempt is None:  # after a restart of the manager: continue the resize
-            if self._has_begun(order):
+            if has_begun(self._settings.home, order):
                 self.start(order)
                 return
             attempt = self._found(replace(order, placement=before, resizes=False, moves=False), earlier=order.moves)
@@ -108,9 +111,6 @@ class AttemptController:
         attempt.ordered = Cause.MOVED
         self._end(attempt, attempt.launch.grace_s)
         self._look(attempt)
-
-    def _has_begun(self, order: LaunchOrder) -> bool:
-        return attempt_folder(self._settings.home, order.job.id, order.attempt).exists()
 
     def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """Find the tasks of a running job, or of one that is being stopped, after a restart of the manager."""
@@ -120,6 +120,9 @@ class AttemptController:
             self._slicer.add(order.job.id, order.placement)
         self._look(attempt)
 
+    def find_held(self, order: LaunchOrder) -> None:
+        """No job of this controller has tasks while it waits."""
+
     def share(self, job_id: JobId, placement: Placement) -> None:
         """Give a job another fraction of its devices."""
         attempt = self._attempts.get(job_id)
@@ -128,14 +131,18 @@ class AttemptController:
             self._slicer.add(job_id, placement)
             attempt.note_sharing()
 
-    def suspend(self, job_id: JobId) -> None:
-        """Suspend the tasks of a job, until they are resumed or stopped."""
+    def suspend(self, job_id: JobId, swap: Json | None = None) -> None:
+        """Suspend the tasks of a job until they are resumed or stopped; `swap`: with their GPU memory on the host."""
         self._slicer.leave(job_id)
-        self._turn(job_id, rests=True)
+        self._turn(job_id, rests=True, swap=swap)
 
-    def resume(self, job_id: JobId) -> None:
-        """Resume the tasks of a job."""
-        self._turn(job_id, rests=False)
+    def resume(self, job_id: JobId, swap: Json | None = None) -> None:
+        """Resume the tasks of a job; `swap` names the GPUs that its memory returns to, if they are others."""
+        self._turn(job_id, rests=False, swap=swap)
+
+    def attempt(self, job_id: JobId) -> Attempt | None:
+        """Return the attempt of a job, if one is under way."""
+        return self._attempts.get(job_id)
 
     def ran_s(self, job_id: JobId) -> float:
         """Return how long a job's tasks have run, without the time in which they were paused."""
@@ -151,11 +158,11 @@ class AttemptController:
             with contextlib.suppress(OSError):  # the disk is full: tried again in the next time slice
                 task.order_rest(until_s is not None, until_s)
 
-    def _turn(self, job_id: JobId, *, rests: bool) -> None:
+    def _turn(self, job_id: JobId, *, rests: bool, swap: Json | None) -> None:
         attempt = self._attempts.get(job_id)
         if attempt is None or attempt.ending:
             return
-        attempt.rests, attempt.turned = rests, True
+        attempt.rests, attempt.turned, attempt.swap = rests, True, swap
         for task in attempt.tasks:
             if task.phase is not TaskPhase.ENDED:
                 self._order_rest(attempt, task)
@@ -163,17 +170,17 @@ class AttemptController:
 
     def _order_rest(self, attempt: Attempt, task: TaskHandle) -> None:
         try:
-            task.order_rest(attempt.rests)
+            task.order_rest(attempt.rests, swap=attempt.swap)
         except OSError:  # the disk is full; there may be room soon
             if self._attempts.get(attempt.job.id) is attempt:
                 self._loop.call_later(FULL_S, self._order_rest, attempt, task)
 
     def _found(self, order: LaunchOrder, *, earlier: bool = False) -> Attempt:
         """Return the running attempt; of a job that was being resized or moved it may be the previous one."""
-        if (earlier or order.job.elastic is not None) and not self._has_begun(order):
+        if (earlier or order.job.elastic is not None) and not has_begun(self._settings.home, order):
             order = replace(order, attempt=order.attempt - 1)
         attempt = self._attempt(order)
-        attempt.announced = True
+        attempt.announced, attempt.work_s = True, work_at_start(self._settings.home, order)
         for task in attempt.tasks:
             task.find()
             self._watch(attempt, task)
@@ -199,8 +206,8 @@ class AttemptController:
         self.settle()
         self._slicer.close()
         self._prefork.close()
-        self._loop.remove_reader(self._notices)
-        os.close(self._notices)
+        self._sliced.close()
+        self._notices.close()
         for work in self._busy:
             work.cancel()
         for _, task in self._by_token.values():
@@ -210,35 +217,33 @@ class AttemptController:
     # -- starting --------------------------------------------------------------------------------
 
     def _attempt(self, order: LaunchOrder) -> Attempt:
-        folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
-        tasks = []
-        for slot in task_ranks(order.placement, self._nodes):
-            own = folder / str(slot.rank)
-            token = task_token(self._mark, own, order.job.id, order.attempt, slot.rank)
-            tasks.append(TaskHandle(slot, own, token))
-        attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
-        attempt.placement = order.placement
-        attempt.resizes, attempt.moves = order.resizes, order.moves
-        for task in tasks:
-            task.refresh()
+        attempt = attempt_of(order, self._nodes, self._settings.home, self._mark)
+        for task in attempt.tasks:
             self._by_token[task.token] = (attempt, task)
         self._attempts[order.job.id] = attempt
         self._failures[order.job.id] = order.failures
         return attempt
 
-    def _port(self, order: LaunchOrder) -> int:
-        """Return the rendezvous port, the same for all tasks of an attempt."""
-        folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
-        known = read_json(folder / "attempt.json")
-        if known is None:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                known = {"port": probe.getsockname()[1]}
-            write_json(folder / "attempt.json", known)
-        return int(known["port"])
+    def _start_tasks(self, attempt: Attempt, port: int) -> Steps:
+        """Start the tasks of an attempt one by one; those that are left when it is stopped are never started."""
+        for task in attempt.tasks:
+            task.find()
+            if task.claimed:
+                self._watch(attempt, task)
+            elif attempt.given_up:
+                self._loop.call_soon(self._spawn_failed, attempt, task)
+            elif attempt.ending:
+                self._do(self._find_out(attempt, task))
+            else:
+                self._spawn(attempt, task, port)
+            yield 0.0
+        if attempt.is_gang:
+            self._loop.call_later(self._settings.barrier_s, self._barrier_is_over, attempt)
+        self._look(attempt)
 
     def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> None:
         try:
+            open_to_its_user(attempt, task)
             task.spawn(task_order(attempt, task, port, self._settings), self._prefork)
         except OSError as error:
             attempt.given_up = f"task {task.slot.rank} could not be started: {error.strerror}"
@@ -248,7 +253,8 @@ class AttemptController:
 
     def _spawn_failed(self, attempt: Attempt, task: TaskHandle) -> None:
         task.give_up()
-        self._end(attempt, GIVEN_UP_GRACE_S)
+        if not attempt.ending:
+            self._end(attempt, GIVEN_UP_GRACE_S)
         self._look(attempt)
 
     def _barrier_is_over(self, attempt: Attempt) -> None:
@@ -259,21 +265,12 @@ class AttemptController:
 
     # -- watching --------------------------------------------------------------------------------
 
-    def _listen(self) -> int:
-        """Open the pipe on which supervisors report changes in their folders."""
-        self._pipe.unlink(missing_ok=True)
-        os.mkfifo(self._pipe, 0o600)
-        nudges = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
-        self._loop.add_reader(nudges, self._read_notices)
-        return nudges
-
-    def _read_notices(self) -> None:
-        lines = (self._unread + os.read(self._notices, 65536)).split(b"\n")
-        self._unread = lines.pop()
-        for line in lines:
-            known = self._by_token.get(line.decode("utf-8", errors="replace"))
-            if known is not None:
-                self._news(*known)
+    def _read_notices(self, tokens: Sequence[str]) -> None:
+        """Read what changed, and look once at each attempt that has progressed."""
+        known = [self._by_token[token] for token in dict.fromkeys(tokens) if token in self._by_token]
+        moved = [attempt for attempt, task in known if task.phase is not TaskPhase.ENDED and task.refresh()]
+        for attempt in dict.fromkeys(moved):
+            self._look(attempt)
 
     def _watch(self, attempt: Attempt, task: TaskHandle) -> None:
         """Watch for the exit of the supervisor; if it has exited already, act on that."""
@@ -282,10 +279,6 @@ class AttemptController:
         elif not task.has_ended:
             task.refresh()  # its supervisor has exited: the files are final
             self._do(self._find_out(attempt, task))
-
-    def _news(self, attempt: Attempt, task: TaskHandle) -> None:
-        if task.phase is not TaskPhase.ENDED and task.refresh():
-            self._look(attempt)
 
     def _supervisor_died(self, attempt: Attempt, task: TaskHandle) -> None:
         self._loop.remove_reader(task.pidfd)
@@ -315,9 +308,10 @@ class AttemptController:
         while not task.has_word_of_recorder():
             if self._loop.time() > deadline or not task.recorder_lives:
                 if not task.has_word_of_recorder():
+                    if task.phase is not TaskPhase.NEW:
+                        about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.slot.rank}
+                        log.warning("the result of a task is unknown", extra=about)
                     task.give_up()
-                    about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.slot.rank}
-                    log.warning("the result of a task is unknown", extra=about)
                 break
             await asyncio.sleep(0.02)
         self._look(attempt)
@@ -347,6 +341,8 @@ class AttemptController:
             attempt.announced = True
             self._slicer.add(attempt.job.id, attempt.placement)
             self._answer(attempt_events.begun(attempt), ExitDetail())
+        if self._noticed is not None:
+            self._noticed(attempt)
         if attempt.turned and attempt.has_turned and not attempt.ending and not attempt.all_ended:
             attempt.turned = False
             self._answer(attempt_events.turned(attempt), ExitDetail())
@@ -360,35 +356,40 @@ class AttemptController:
             self._end(attempt, attempt.launch.grace_s)
 
     def _open_barrier(self, attempt: Attempt) -> None:
-        go = attempt.tasks[0].folder.parent / "go"
-        if go.exists():
-            return
         try:
-            go.touch()
+            attempt.open_barrier()
         except OSError:  # the disk is full; there may be room soon
             self._loop.call_later(FULL_S, self._look, attempt)
-            return
-        for task in attempt.tasks:
-            task.nudge()
 
     def _end(self, attempt: Attempt, grace_s: float) -> None:
         attempt.ending = True
         self._slicer.leave(attempt.job.id)
+        self._sliced.add(self._order_stops(attempt, grace_s))
+
+    def _order_stops(self, attempt: Attempt, grace_s: float) -> Steps:
+        cause = attempt.ordered.value if attempt.ordered else ""
         for task in attempt.tasks:
             if task.phase is not TaskPhase.ENDED:
-                task.order_stop(attempt.launch.signal, grace_s, attempt.ordered.value if attempt.ordered else "")
+                task.order_stop(attempt.launch.signal, grace_s, cause)
+                yield 0.0
 
     def _conclude(self, attempt: Attempt) -> None:
+        if not attempt.concludes:
+            attempt.concludes = True
+            self._sliced.add(self._conclusion(attempt, attempt.outcome()))
+
+    def _conclusion(self, attempt: Attempt, outcome: AttemptOutcome) -> Steps:
+        """Remove what is left of an attempt, then report its end: its devices are free only then."""
         job_id = attempt.job.id
         for task in attempt.tasks:
             self._by_token.pop(task.token, None)
-            self._settings.limits.remove(task.token)
+            yield from self._settings.limits.removal(task.token)
+            yield 0.0
         if self._settings.confinement.mounts:
             self._do(asyncio.to_thread(remove_private, self._settings.home, job_id, attempt.number))
         self._slicer.leave(job_id)
         del self._attempts[job_id]
         failures = self._failures.pop(job_id)
-        outcome = attempt.outcome()
         if attempt.successor is not None and outcome.verdict is Verdict.STOPPED:
             self.start(replace(attempt.successor, work_s=attempt_events.kept_s(attempt)))
             return

@@ -61,6 +61,9 @@ class Attempts(Protocol):
     def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """Find the tasks of a running job again, or of one that is being stopped."""
 
+    def find_held(self, order: LaunchOrder) -> None:
+        """Find the tasks of a job that waits for devices, if it waits suspended."""
+
     def resize(self, order: LaunchOrder, before: Placement) -> None:
         """Stop the tasks of a running job and start it with another number of them, or on other devices."""
 
@@ -123,6 +126,9 @@ class LocalDriver:
         match live.phase:
             case Phase.STARTING:
                 self._attempts.start(self._order(live))
+            case Phase.WAITING | Phase.RESERVED | Phase.HELD | Phase.BLOCKED:
+                if self._records[live.job.id].attempt:
+                    self._attempts.find_held(self._order(live))
             case Phase.RESIZING | Phase.MOVING:
                 self._attempts.resize(*self._resize_order(live))
             case Phase.RUNNING | Phase.SAVING | Phase.SUSPENDED | Phase.RESUME_RESERVED:

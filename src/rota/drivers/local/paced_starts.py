@@ -100,6 +100,10 @@ class PacedStarts:
         self._count(order)
         self._inner.find(order, stopping)
 
+    def find_held(self, order: LaunchOrder) -> None:
+        """Find the tasks of a job that waits suspended."""
+        self._inner.find_held(order)
+
     def resize(self, order: LaunchOrder, before: Placement) -> None:
         """Run a job with another number of tasks or on other devices."""
         self._start_now(order.job.id)

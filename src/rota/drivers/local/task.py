@@ -16,14 +16,14 @@ from rota.drivers.local.task_runner.processes import TaskProcesses, boot, start_
 from rota.store.run_folder import Json, read_json, write_json
 
 
-def task_token(mark: str, folder: Path, *place: object) -> str:
+def task_token(mark: str, folder: Path | None, *place: object) -> str:
     """Return what marks the processes of a task: its job, attempt and rank, and what only the manager can derive.
 
-    A task that began under an older Rota keeps the token in its order.
+    A task that began under an older Rota keeps the token in its order; a task without a folder has not begun.
     """
     name = "/".join(map(str, place))
     with contextlib.suppress(OSError, ValueError, KeyError):
-        known = read_json(folder / "task.json")
+        known = None if folder is None else read_json(folder / "task.json")
         if known is not None:
             return str(known["token"])
     return f"{name}/{hmac.digest(mark.encode(), name.encode(), 'sha256').hex()[:24]}"
@@ -91,10 +91,10 @@ class TaskHandle:
         if state is None:
             return False
         self._was_claimed = True
-        before = (self.phase, self.rests, self.saves)
+        before = (self.phase, self.rests, self.saves, self.swap_bytes)
         self.state = state
         self.phase = TaskPhase(state["phase"])
-        return (self.phase, self.rests, self.saves) != before
+        return (self.phase, self.rests, self.saves, self.swap_bytes) != before
 
     def has_word_of_recorder(self) -> bool:
         """Return whether the recorder wrote how the task ended after its supervisor died, and take it over."""
@@ -168,15 +168,24 @@ class TaskHandle:
         order = read_json(self.folder / "stop.json")
         return order is not None and order.get("cause") == Cause.CANCELLED.value
 
-    def order_rest(self, rests: bool, until_s: float | None = None) -> None:
-        """Order the supervisor to suspend the task, for a time or until further notice, or to resume it."""
-        write_json(self.folder / "rest.json", {"rests": rests, "until_s": until_s})
+    def order_rest(self, rests: bool, until_s: float | None = None, swap: Json | None = None) -> None:
+        """Order the supervisor to suspend the task, for a time or until further notice, or to resume it.
+
+        With `swap` its GPU memory is copied to the host as well, or comes back to the GPUs that `swap` names.
+        """
+        write_json(self.folder / "rest.json", {"rests": rests, "until_s": until_s, **(swap or {})})
         self.nudge()
 
     @property
+    def swap_bytes(self) -> int:
+        """GPU memory of the task that could be copied to the host; 0 if it has none or the driver can't."""
+        return int(self.state.get("swap_bytes") or 0) if self.phase is TaskPhase.RUNNING else 0
+
+    @property
     def rests(self) -> bool:
-        """Whether the task is suspended."""
-        return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None
+        """Whether the task is suspended: with its GPU memory on the host, if that was ordered, and not yet resumed."""
+        is_leaving = self.state.get("swap") == "out"
+        return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None and not is_leaving
 
     @property
     def saves(self) -> bool:

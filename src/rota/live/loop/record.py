@@ -32,6 +32,7 @@ class Record:
         "failure",
         "failures",
         "message",
+        "not_suspended",
         "owner",
     )
 
@@ -57,6 +58,8 @@ class Record:
         self.message = ""
         self.failure: str | None = None
         """The class of the last failure, for programs."""
+        self.not_suspended = ""
+        """Why its GPU memory can't go to the host, so that a preemption would lose its work; empty if it can."""
 
     @property
     def spec(self) -> str:

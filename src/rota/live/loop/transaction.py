@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rota.core.messages.decisions import Decision
-from rota.core.messages.events import Event, Interrupted, JobArrived, JobUpdated
+from rota.core.messages.events import CheckpointChanged, Event, Interrupted, JobArrived, JobUpdated
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import Job, JobId
 from rota.core.state.job_record import LiveJob
@@ -47,7 +47,7 @@ class Transaction:
             if isinstance(event, JobArrived):
                 new[event.job.id] = encoded["job"]
                 self._dependents.remember(self._state.jobs[event.job.id])
-            elif isinstance(event, Interrupted | JobUpdated) and event.job is not None:
+            elif isinstance(event, CheckpointChanged | Interrupted | JobUpdated) and event.job is not None:
                 self._revise(event.job, encoded["job"], updated=isinstance(event, JobUpdated))
         for job_id in self._dependents.touched(events, decisions):
             live, record = self._state.jobs[job_id], self._kept[job_id]

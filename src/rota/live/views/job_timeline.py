@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,9 @@ _STOPPED = {
     Cause.CANCELLED: (JobState.CANCELLED, "cancelled"),
     Cause.TIME_LIMIT: (JobState.FAILED, "reached its time limit"),
 }
+
+_KEPT = "can be suspended: a preemption loses no work from now on"
+_NOT_KEPT = "can't be suspended any more: a preemption would lose its work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,9 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[TimelineEv
             yield TimelineEvent(at_s=at_s, what="released", state=JobState.WAITING)
         case ev.JobUpdated():
             yield TimelineEvent(at_s=at_s, what="updated")
+        case ev.CheckpointChanged(job=job):
+            keeps = job.checkpoint is not None and job.checkpoint.interval_s < math.inf
+            yield TimelineEvent(at_s=at_s, what=_KEPT if keeps else _NOT_KEPT)
         case ev.JobRequeued():
             yield TimelineEvent(at_s=at_s, what="requeue requested")
         case ev.JobCancelled():

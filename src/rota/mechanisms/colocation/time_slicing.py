@@ -23,8 +23,14 @@ Pair = tuple[int, int]
 class TimeSlices:
     """Time slices of all groups, and which pairs of jobs run well when packed."""
 
-    def __init__(self, quantum_s: float, *, packs: bool) -> None:
+    def __init__(self, quantum_s: float, *, packs: bool, switching: float = math.inf) -> None:
         self._quantum_s = quantum_s
+        self._switching = switching
+        """The largest part of the time that may be lost to switching: slices are longer where a switch takes long."""
+        self._switched_s: dict[int, float] = {}
+        """When the switch to a job was ordered, until it runs."""
+        self._cost_s: dict[int, float] = {}
+        """How long the last switch to a job took."""
         self._packs = packs
         self.alone: dict[int, float] = {}
         """Observed speeds of jobs that had their devices to themselves."""
@@ -40,6 +46,7 @@ class TimeSlices:
         return {
             "alone": sorted(self.alone.items()),
             "began_s": sorted(self._began_s.items()),
+            "cost_s": sorted(self._cost_s.items()),
             "kept": sorted(map(list, self._kept)),
             "apart": sorted(map(list, self._rejected)),
         }
@@ -47,6 +54,7 @@ class TimeSlices:
     def recall(self, memory: Any) -> None:
         """Restore what `memory` returned."""
         self.alone, self._began_s = dict(memory["alone"]), dict(memory["began_s"])
+        self._cost_s = dict(memory.get("cost_s", ()))
         self._kept = {(one, other) for one, other in memory["kept"]}
         self._rejected = {(one, other) for one, other in memory["apart"]}
 
@@ -58,7 +66,8 @@ class TimeSlices:
     def forget(self, live: LiveJob) -> None:
         """Drop what is stored about a job that has ended."""
         self.alone.pop(live.seq, None)
-        self._began_s.pop(live.seq, None)
+        for kept in (self._began_s, self._switched_s, self._cost_s):
+            kept.pop(live.seq, None)
         for pairs in (self._kept, self._rejected):
             pairs.difference_update([pair for pair in pairs if live.seq in pair])
 
@@ -72,13 +81,22 @@ class TimeSlices:
             return draft.now_s + self._quantum_s if self._resume_next(draft, suspended) else draft.now_s
         if len(running) == 1 and not suspended:
             return math.inf if self._give_all(draft, running[0]) else draft.now_s
-        due_s = max(max(live.since_s, self._began_s.get(live.seq, 0.0)) for live in running) + self._quantum_s
+        began_s = max(max(live.since_s, self._began_s.get(live.seq, 0.0)) for live in running)
+        due_s = began_s + self._slice_s(running)
         if draft.now_s >= due_s:
             self._end_quantum(draft, running, suspended)
             return draft.now_s + self._quantum_s if suspended else math.inf
         if len(running) == 1:
             self._give_all(draft, running[0])
         return due_s
+
+    def _slice_s(self, running: list[LiveJob]) -> float:
+        """Return the length of the present slice: the quantum, or more if the switch to it took long."""
+        for live in running:
+            if (ordered_s := self._switched_s.pop(live.seq, None)) is not None:
+                self._cost_s[live.seq] = max(live.since_s - ordered_s, 0.0)
+        cost_s = max(self._cost_s.get(live.seq, 0.0) for live in running)
+        return max(self._quantum_s, cost_s / self._switching)
 
     def _end_quantum(self, draft: Draft, running: list[LiveJob], suspended: list[LiveJob]) -> None:
         """End a quantum: judge a trial, begin one, or resume the next job."""
@@ -122,8 +140,10 @@ class TimeSlices:
         for first in suspended:
             partner = next((live for live in suspended if self._pair(first, live) in self._kept), None)
             if partner is None and _resume(draft, first, WHOLE):
+                self._switched_s[first.seq] = draft.now_s
                 return True
             if _resume(draft, first, HALF):
+                self._switched_s[first.seq] = draft.now_s
                 if partner is not None:
                     _resume(draft, partner, HALF)
                 return True

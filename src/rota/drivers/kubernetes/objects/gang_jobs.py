@@ -82,6 +82,7 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
         estimate_s=_seconds(first, "estimate"),
         checkpoint=_checkpoint(first),
         labels=_labels(first),
+        model=first.says("model") or None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,19 @@ from rota.core.errors import RotaError
 from rota.drivers.local.confinement.accounts import UnixAccount, look_up
 from rota.drivers.local.confinement.private_folders import make_private, private_folder
 from rota.drivers.local.confinement.project_quota import limit_by_quota
-from rota.store.run_folder import attempt_folder, shared_folder
+from rota.store.run_folder import attempt_folder, read_json, shared_folder, write_json
 from rota.store.sealing import KEY_FILE, is_sealed
 
 if TYPE_CHECKING:
     from rota.drivers.local.attempt import Attempt
     from rota.drivers.local.launch_order import LaunchOrder
     from rota.drivers.local.settings import Settings
+    from rota.drivers.local.task import TaskHandle
 
 PASSED_THROUGH = 0o711
 """The mode of folders that tasks of other users have to pass through and can't list."""
 
+_ATTEMPT_FILE = "attempt.json"
 OF_GROUP = 0o710
 """The mode of a job's folder: only the group of its user can pass through, whatever modes the user gives its files."""
 
@@ -65,9 +68,6 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
             each.chmod(PASSED_THROUGH)
         os.chown(shared.parent, os.geteuid(), attempt.account.gid)
         shared.parent.chmod(OF_GROUP)
-        for task in attempt.tasks:
-            task.folder.mkdir(exist_ok=True)
-            task.folder.chmod(PASSED_THROUGH)
     written = [shared]
     if settings.confinement.applies_to(attempt.account):
         kept = [shared, *(task.folder for task in attempt.tasks)]
@@ -76,6 +76,36 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
         written.append(private_folder(settings.home, job.id, order.attempt) / "tmp")
     if settings.scratch_bytes and not limit_by_quota(written, f"{settings.home}/{job.id}", settings.scratch_bytes):
         attempt.scratch = {"bytes": settings.scratch_bytes, "folders": [str(path) for path in written]}
+
+
+def open_to_its_user(attempt: Attempt, task: TaskHandle) -> None:
+    """Make the folder of a task, which a task of another user than the manager can pass through."""
+    if attempt.account is not None:
+        task.folder.mkdir(exist_ok=True)
+        task.folder.chmod(PASSED_THROUGH)
+
+
+def rendezvous_port(home: Path, order: LaunchOrder) -> int:
+    """Return the rendezvous port, the same for all tasks of an attempt; write down what work it began with."""
+    folder = attempt_folder(home, order.job.id, order.attempt)
+    known = read_json(folder / _ATTEMPT_FILE)
+    if known is None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            known = {"port": probe.getsockname()[1], "work_s": order.work_s}
+        write_json(folder / _ATTEMPT_FILE, known)
+    return int(known["port"])
+
+
+def has_begun(home: Path, order: LaunchOrder) -> bool:
+    """Return whether the folder of an attempt was made."""
+    return attempt_folder(home, order.job.id, order.attempt).exists()
+
+
+def work_at_start(home: Path, order: LaunchOrder) -> float:
+    """Return the work with which the processes of an attempt began; an older Rota did not write it down."""
+    known = read_json(attempt_folder(home, order.job.id, order.attempt) / _ATTEMPT_FILE)
+    return order.work_s if known is None else float(known.get("work_s", order.work_s))
 
 
 def _make_shared(shared: Path, account: UnixAccount | None) -> None:

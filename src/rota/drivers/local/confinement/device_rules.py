@@ -17,7 +17,8 @@ from pathlib import Path
 
 _SYSCALLS = {"x86_64": 321, "aarch64": 280}
 """The number of bpf(2)."""
-_PROG_LOAD, _PROG_ATTACH = 5, 8
+_PROG_LOAD, _PROG_ATTACH, _PROG_DETACH, _PROG_GET_FD_BY_ID, _PROG_QUERY = 5, 8, 9, 13, 16
+_MOST_PROGRAMS = 64
 _TYPE_CGROUP_DEVICE, _ATTACH_DEVICE, _ALLOW_MULTI = 15, 6, 2
 _LOAD_WORD, _AND, _JUMP_UNLESS_EQUAL, _SET, _EXIT = 0x61, 0x54, 0x55, 0xB7, 0x95
 _KINDS = {"b": 1, "c": 2}
@@ -71,6 +72,30 @@ def attach(folder: Path, devices: Sequence[DeviceNumber]) -> None:
             os.close(cgroup)
     finally:
         os.close(loaded)
+
+
+def replace_rules(folder: Path, devices: Sequence[DeviceNumber]) -> None:
+    """Refuse these devices to a cgroup of version 2, and no longer those that were refused to it before."""
+    cgroup = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        former = _attached(cgroup)
+        attach(folder, devices)
+        for number in former:
+            loaded = _bpf(_PROG_GET_FD_BY_ID, struct.pack("III", number, 0, 0).ljust(128, b"\0"))
+            try:
+                _bpf(_PROG_DETACH, struct.pack("IIII", cgroup, loaded, _ATTACH_DEVICE, 0).ljust(128, b"\0"))
+            finally:
+                os.close(loaded)
+    finally:
+        os.close(cgroup)
+
+
+def _attached(cgroup: int) -> list[int]:
+    """The numbers of the programs that are attached to a cgroup itself."""
+    numbers = (ctypes.c_uint * _MOST_PROGRAMS)()
+    query = struct.pack("IIIIQI", cgroup, _ATTACH_DEVICE, 0, 0, ctypes.addressof(numbers), _MOST_PROGRAMS)
+    _bpf(_PROG_QUERY, query.ljust(128, b"\0"))
+    return [number for number in numbers if number]
 
 
 def program(devices: Sequence[DeviceNumber]) -> bytes:

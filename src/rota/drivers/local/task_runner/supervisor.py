@@ -15,14 +15,14 @@ from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, 
 from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
-    TaskProcesses,
     boot,
     kills_for_memory,
-    members_of,
+    processes_of,
     session_bytes,
     start_time,
 )
 from rota.drivers.local.task_runner.recorder import record
+from rota.drivers.local.task_runner.resting import Rest
 from rota.drivers.local.task_runner.scratch import ScratchWatch, watch_scratch
 
 TYPE_CHECKING = False
@@ -86,13 +86,11 @@ class Supervisor:
         self._output = OutputFiles(int(task["log_bytes"]), int(task["log_files"]))
         self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid()), "boot": boot()}
         self._pid = 0
-        self._processes = TaskProcesses(0, 0, task["token"], members_of(task))
+        self._processes = processes_of(task, 0, 0)
         self._order: Json | None = None
         self._kill_at = float("inf")
         self._cause = ""
-        self._rests_since_s: float | None = None
-        self._rests_until_s = float("inf")
-        self._rested_s = 0.0
+        self._rest = Rest(task, self._processes, self._tell)
         self._tells = -1
         self._untold = False
         """Whether the state could not be written, for want of space."""
@@ -125,7 +123,8 @@ class Supervisor:
         with contextlib.suppress(ValueError):
             pid, pid_start = map(int, (os.read(started, 64) or b"0 0").split())
             self._pid = pid
-            self._processes = TaskProcesses(pid, pid_start, self._task["token"], members_of(self._task))
+            self._processes = processes_of(self._task, pid, pid_start)
+            self._rest = Rest(self._task, self._processes, self._tell)
         os.close(started)
         self._hold_mounts()
         self._tell(
@@ -136,6 +135,7 @@ class Supervisor:
             recorder_start=start_time(recorder),
             started_s=now_s(),
         )
+        _forget_order()
         self._look_after(output, recorder)
         with contextlib.suppress(FileNotFoundError):
             self._processes.remember(read("exit.json").get("left", []))
@@ -160,8 +160,7 @@ class Supervisor:
         if ended.get("exit_code") != 0 and kills_for_memory(self._task):
             self._cause = "memory"
         self._output.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink("task.json")
+        _forget_order()
         self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
         for name in SPARE_FILES:
             with contextlib.suppress(OSError):
@@ -195,12 +194,13 @@ class Supervisor:
         if self._tells >= 0:
             self._poller.register(self._tells, select.POLLIN)
         limit = 0 if self._task.get("cgroup") else int(self._task.get("memory_bytes") or 0)
-        self._obey()
         self._watch, self._scratch = watch_gpus(self._task), watch_scratch(self._task)
+        self._rest.sample = self._sample
+        self._obey()
         while True:
             now = time.monotonic()
             often = limit or self._untold
-            wait_s = min(self._kill_at - now, self._rests_until_s - now_s(), MEMORY_EVERY_S if often else 60.0)
+            wait_s = min(self._kill_at - now, self._rest.until_s - now_s(), MEMORY_EVERY_S if often else 60.0)
             for watch in (self._watch, self._scratch):
                 if watch is not None:
                     wait_s = min(wait_s, watch.due_in_s(now))
@@ -213,22 +213,40 @@ class Supervisor:
             if self._tells in ready:
                 self._hear()
             if self._watch is not None and self._watch.due_in_s(time.monotonic()) <= 0:
-                self._watch.look(self._pid)
+                self._look_at_gpus(self._watch)
+                if self._rest.copying < 0:
+                    self._rest.look(self._watch.holders)
+                    self._await_copy()
             if self._untold:
                 self._tell()
-            if now_s() >= self._rests_until_s:
-                self._go_on()
+            if self._rest.copying in ready:
+                self._copied()
+            if now_s() >= self._rest.until_s:
+                self._rest.go_on()
             self._keep_to_scratch()
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 self._end_task()
-            if limit and self._kill_at == float("inf") and session_bytes(self._pid) > limit:
+            if limit and not self._rest.holds_copy and self._is_over(limit):
                 self._cause, limit = "memory", 0
                 self._end_task()
             if finished in ready:
                 os.waitpid(recorder, 0)
                 os.close(finished)
                 return
+
+    def _look_at_gpus(self, watch: GpuWatch) -> None:
+        """Sample the task's GPUs; end the task if it keeps more of their memory than it asked for."""
+        warning = watch.look(self._pid, rests=self._state.get("rests_since_s") is not None)
+        if warning:
+            self._output.write(f"\nrota: this task {warning}\n".encode())
+        if watch.excess and not self._cause and self._kill_at == float("inf"):
+            self._cause, self._state["excess"] = "gpu_memory", watch.excess
+            self._output.write(f"\nrota: this task was ended: it {watch.excess}\n".encode())
+            self._end_task()
+
+    def _is_over(self, limit: int) -> bool:
+        return self._kill_at == float("inf") and session_bytes(self._pid) > limit
 
     def _keep_to_scratch(self) -> None:
         """End the task if its folders hold more than it may write."""
@@ -264,39 +282,44 @@ class Supervisor:
                 self._rest_or_go_on()
                 return
             self._order = {"signal": "SIGTERM", "grace_s": self._task["grace_s"]}
+        if self._rest.is_swapped:  # it can't save: its GPUs may be another's
+            self._end_task()
+            return
         self._kill_at = time.monotonic() + float(self._order["grace_s"])
         self._processes.signal_group(getattr(signal, self._order["signal"]))
-        self._go_on()
+        self._rest.go_on()
 
     def _rest_or_go_on(self) -> None:
-        """Suspend or resume the task as last ordered; a suspension for a time ends by itself."""
-        try:
+        """Suspend or resume the task as last ordered."""
+        with contextlib.suppress(FileNotFoundError):
             order = read("rest.json")
-        except FileNotFoundError:
-            return
-        until_s = float("inf") if order["until_s"] is None else float(order["until_s"])
-        if not order["rests"] or now_s() >= until_s:
-            self._go_on()
-            return
-        self._rests_until_s = until_s
-        if self._rests_since_s is None:
-            self._processes.signal_group(signal.SIGSTOP)
-            self._rests_since_s = now_s()
-            self._processes.hold()
-            self._tell_rest()
+            if order.get("gpus") not in (None, self._task.get("gpus")):  # it goes on elsewhere
+                self._task["gpus"] = order["gpus"]
+                self._watch = watch_gpus(self._task)
+            self._rest.obey(order)
+        self._await_copy()
 
-    def _go_on(self) -> None:
-        self._rests_until_s = float("inf")
-        if self._rests_since_s is None:
-            return
-        self._processes.signal_group(signal.SIGCONT)
-        self._rested_s += now_s() - self._rests_since_s
-        self._rests_since_s = None
-        self._processes.go_on()
-        self._tell_rest()
+    def _sample(self) -> dict[int, int]:
+        if self._watch is None:
+            return {}
+        self._watch.look(self._pid)
+        return self._watch.holders
 
-    def _tell_rest(self) -> None:
-        self._tell(rests_since_s=self._rests_since_s, rested_s=self._rested_s)
+    def _await_copy(self) -> None:
+        if self._rest.copying >= 0:
+            self._poller.register(self._rest.copying, select.POLLIN)
+
+    def _copied(self) -> None:
+        """The driver has moved GPU memory, or failed: a task that can't go on is ended with the reason."""
+        self._poller.unregister(self._rest.copying)
+        failure = self._rest.finish()
+        if failure is not None:
+            self._cause = "suspend"
+            self._end_task()
+        elif self._order is not None:
+            self._end_task()
+        else:
+            self._rest_or_go_on()
 
     def _keep(self, output: int) -> bool:
         """Copy output of the task; return False at its end."""
@@ -335,6 +358,12 @@ class Supervisor:
                 return
         self._untold = False
         nudge(self._task["notify"], self._task["token"])
+
+
+def _forget_order() -> None:
+    """Remove the order once it is carried out: it holds the task's secrets."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink("task.json")
 
 
 _ordered: list[int] = []

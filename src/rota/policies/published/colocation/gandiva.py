@@ -28,6 +28,9 @@ class GandivaParams:
     """A time slice takes `quantum_s`; at most `most` jobs share devices. `pack`, `migrate` and `grow` can be turned
     off.
 
+    Where switching between jobs takes long, as when their memory is copied to the host, slices are so long that at most
+    the part `switching` of the time is lost to it.
+
     Elastic jobs grow on their node when no job has waited for `grow_after_s`.
     """
 
@@ -37,10 +40,13 @@ class GandivaParams:
     migrate: bool = True
     grow: bool = True
     grow_after_s: float = 300.0
+    switching: float = 0.05
 
     def __post_init__(self) -> None:
         if not 0 < self.quantum_s < math.inf:
             raise RotaError(f"quantum_s is {self.quantum_s:g}; it must be above 0")
+        if not 0 < self.switching < math.inf:
+            raise RotaError(f"switching is {self.switching:g}; it must be above 0")
         if self.most < 1:
             raise RotaError(f"most is {self.most}; it must be at least 1")
 
@@ -58,7 +64,7 @@ class Gandiva:
     def _reset(self) -> None:
         self._waiting: dict[LiveJob, None] = {}
         self._groups = DeviceGroups()
-        self._slices = TimeSlices(self._params.quantum_s, packs=self._params.pack)
+        self._slices = TimeSlices(self._params.quantum_s, packs=self._params.pack, switching=self._params.switching)
         self._growth = Growth(self._params.grow_after_s)
         self._elastic: dict[LiveJob, None] = {}
         """Jobs that hold devices and may be resized."""

@@ -1,0 +1,1 @@
+"""GPUs of this machine beyond their number: what suspends, limits, shares and measures what runs on them."""

@@ -1,0 +1,218 @@
+"""Suspends and resumes a task: its processes by signals and, where that is ordered, its GPU memory by the driver.
+
+What the driver does takes a second for each few gigabytes. A child process waits for it, so that the supervisor goes on
+to obey orders. While GPU memory is copied the task's processes must run; once it is on the host they are stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+from rota.drivers.local.task_runner.clock import now_s
+from rota.drivers.local.task_runner.cuda_checkpoint import CheckpointFailed, CudaCheckpoint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from rota.drivers.local.task_runner.files import Json
+    from rota.drivers.local.task_runner.processes import TaskProcesses
+
+FOREVER = float("inf")
+
+
+class Rest:
+    """Whether a task is suspended, since when and until when, and where its GPU memory is."""
+
+    def __init__(self, task: Json, processes: TaskProcesses, tell: Callable[..., None]) -> None:
+        self._processes = processes
+        self._tell = tell
+        self._library: str | None = task.get("cuda")
+        self._cgroup: Json = task.get("cgroup") or {}
+        self._memory_bytes = int(task.get("memory_bytes") or 0)
+        self._since_s: float | None = None
+        self._rested_s = 0.0
+        self._copy: Copy | None = None
+        self._cuda: tuple[int, int] = (0, 0)
+        """The process that holds GPU memory, and how much, if it can be suspended."""
+        self._probed = 0
+        """The process about which the driver was asked last."""
+        self.sample: Callable[[], dict[int, int]] = dict
+        """Returns the processes that hold GPU memory now."""
+        self.until_s = FOREVER
+        """When a suspension ends by itself."""
+        self.is_swapped = False
+        """Whether the task's GPU memory is on the host."""
+
+    @property
+    def copying(self) -> int:
+        """The descriptor that becomes readable when the driver is done; -1 if it has nothing to do."""
+        return -1 if self._copy is None else self._copy.result
+
+    @property
+    def holds_copy(self) -> bool:
+        """Whether the task's own memory holds some of its GPU memory."""
+        return self.is_swapped or (self._copy is not None and self._copy.action != "probe")
+
+    def look(self, holders: dict[int, int]) -> None:
+        """Take note of the processes that hold GPU memory; ask the driver once whether it can suspend a single one."""
+        if self._library is None or self._since_s is not None or self._copy is not None:
+            return
+        if len(holders) != 1:
+            if self._cuda[0]:
+                self._cuda = (0, 0)
+                self._tell(swap_bytes=0, swap_refused="several processes hold GPU memory" if holders else None)
+            return
+        ((pid, held),) = holders.items()
+        if pid != self._probed:
+            self._probed = pid
+            self._copy = Copy(self._library, "probe", pid)
+            self._cuda = (pid, held)
+        elif self._cuda[0] == pid and abs(held - self._cuda[1]) > self._cuda[1] / 20:
+            self._cuda = (pid, held)
+            self._tell(swap_bytes=held)
+
+    def obey(self, order: Json) -> None:
+        """Suspend or resume the task as ordered; a suspension for a time ends by itself."""
+        if self._copy is not None:  # when the driver is done, the last order is read again
+            return
+        until_s = FOREVER if order["until_s"] is None else float(order["until_s"])
+        if not order["rests"] or now_s() >= until_s:
+            self.go_on(order.get("pairs") or ())
+            return
+        self.until_s = until_s
+        if order.get("swap") and self._can_swap(int(order.get("most_bytes") or 0)):
+            self._swap_out()
+        elif self._since_s is None:
+            self._stop()
+            self._tell_rest()
+
+    def go_on(self, pairs: Any = ()) -> None:
+        """Resume the task, with its GPU memory back on its GPUs first."""
+        self.until_s = FOREVER
+        if self._since_s is None or self._copy is not None:
+            return
+        self._continue()
+        if self.is_swapped:
+            assert self._library is not None
+            self._copy = Copy(self._library, "swap in", self._cuda[0], pairs)
+            self._tell(swap="in")
+        else:
+            self._count()
+            self._tell_rest()
+
+    def finish(self) -> str | None:
+        """Take note that the driver is done; return what went wrong if the task can't go on."""
+        assert self._copy is not None
+        copy, self._copy = self._copy, None
+        failure, took_s = copy.outcome()
+        if copy.action == "probe":
+            self._cuda = self._cuda if failure is None else (0, 0)
+            self._tell(swap_bytes=self._cuda[1], swap_refused=failure)
+            return None
+        if failure is not None:
+            self._tell(swap=None, swap_failed=failure)
+            return f"{copy.action} failed: {failure}"
+        self.is_swapped = copy.action == "swap out"
+        if self.is_swapped:
+            self._stop()
+            self._tell(swap="held", swap_out_s=took_s, swap_held_bytes=self._cuda[1])
+        else:
+            self._raise_limit(0)
+            self._count()
+            self._tell(swap=None, swap_in_s=took_s)
+        self._tell_rest()
+        return None
+
+    def _can_swap(self, most_bytes: int) -> bool:
+        """Return whether the task's GPU memory can go to the host. One that has just begun may not have been probed."""
+        if self.is_swapped or self._library is None:
+            return False
+        if self._since_s is None and not self._probed:
+            holders = self.sample()
+            if len(holders) == 1:
+                ((self._probed, held),) = holders.items()
+                self._cuda = (self._probed, held)
+                self._tell(swap_bytes=held)
+        return bool(self._cuda[0]) and self._cuda[1] <= most_bytes
+
+    def _swap_out(self) -> None:
+        assert self._library is not None
+        if self._since_s is None:
+            self._since_s = now_s()
+        else:
+            self._continue()
+        self._raise_limit(self._cuda[1])
+        self._copy = Copy(self._library, "swap out", self._cuda[0])
+        self._tell(swap="out")
+
+    def _stop(self) -> None:
+        self._processes.signal_group(signal.SIGSTOP)
+        if self._since_s is None:
+            self._since_s = now_s()
+        self._processes.hold()
+
+    def _continue(self) -> None:
+        self._processes.signal_group(signal.SIGCONT)
+        self._processes.go_on()
+
+    def _count(self) -> None:
+        if self._since_s is not None:
+            self._rested_s += now_s() - self._since_s
+        self._since_s = None
+
+    def _raise_limit(self, more_bytes: int) -> None:
+        """Let the task's cgroup hold its GPU memory as well: the driver copies it into the task's own memory."""
+        if self._memory_bytes and "limit" in self._cgroup:
+            with contextlib.suppress(OSError):
+                for path in self._cgroup["limit"] if more_bytes else reversed(self._cgroup["limit"]):
+                    with open(path, "w", encoding="ascii") as limit:
+                        limit.write(str(self._memory_bytes + more_bytes))
+
+    def _tell_rest(self) -> None:
+        self._tell(rests_since_s=self._since_s, rested_s=self._rested_s)
+
+
+class Copy:
+    """One call of the driver, in a process of its own."""
+
+    def __init__(self, library: str, action: str, pid: int, pairs: Any = ()) -> None:
+        self.action = action
+        self._begun = time.monotonic()
+        self.result, told = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            try:
+                signal.set_wakeup_fd(-1)
+                os.closerange(3, told)  # among them the pipe by which the recorder knows that the supervisor lives
+                os.closerange(told + 1, 256)
+                os.write(told, _carried_out(library, action, pid, pairs).encode())
+            finally:
+                os._exit(0)
+        os.close(told)
+
+    def outcome(self) -> tuple[str | None, float]:
+        """Return why it failed, None if it did not, and how long it took."""
+        text = os.read(self.result, 4096).decode(errors="replace") or "the process that called the driver ended"
+        os.close(self.result)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._child, 0)
+        return None if text == "ok" else text, time.monotonic() - self._begun
+
+
+def _carried_out(library: str, action: str, pid: int, pairs: Any) -> str:
+    try:
+        driver = CudaCheckpoint(library)
+        if action == "probe":
+            driver.probe(pid)
+        elif action == "swap out":
+            driver.swap_out(pid)
+        else:
+            driver.swap_in(pid, [(one, other) for one, other in pairs])
+    except CheckpointFailed as error:
+        return str(error)
+    return "ok"

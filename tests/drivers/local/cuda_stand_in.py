@@ -1,0 +1,160 @@
+"""What NVIDIA's libraries do on a machine with GPUs, which this one has not: for tests of suspension.
+
+A folder holds the state. `PID` there is a process with GPU memory, with the number of bytes in it, `PID.locked` one
+whose CUDA calls wait, and `PID.host` one whose memory is on the host. `fails` names the steps that the driver refuses.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+UUIDS = ("GPU-00000000-0000-0000-0000-000000000000", "GPU-00000000-0000-0000-0000-000000000001")
+
+_LIBRARY = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int has(const char *pattern, int pid) {
+    char path[512];
+    snprintf(path, sizeof path, pattern, STATE, pid);
+    return access(path, F_OK) == 0;
+}
+static void put(const char *pattern, int pid, int there) {
+    char path[512];
+    snprintf(path, sizeof path, pattern, STATE, pid);
+    if (there) close(open(path, O_CREAT | O_WRONLY, 0666)); else unlink(path);
+}
+static void turn(const char *from, const char *to, int pid) {
+    char one[512], other[512];
+    snprintf(one, sizeof one, from, STATE, pid);
+    snprintf(other, sizeof other, to, STATE, pid);
+    rename(one, other);
+}
+static int fails(const char *step) {
+    char path[512], text[256] = "";
+    snprintf(path, sizeof path, "%s/fails", STATE);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    text[size] = 0;
+    fclose(file);
+    return strstr(text, step) != 0;
+}
+int cuInit(unsigned flags) { return 0; }
+int cuCheckpointProcessGetState(int pid, int *state) {
+    *state = has("%s/%d.host", pid) ? 2 : has("%s/%d.locked", pid) ? 1 : 0;
+    return 0;
+}
+int cuCheckpointProcessLock(int pid, void *args) {
+    if (fails("lock")) return 801;
+    if (!has("%s/%d", pid)) return 1;
+    put("%s/%d.locked", pid, 1);
+    return 0;
+}
+int cuCheckpointProcessCheckpoint(int pid, void *args) {
+    if (fails("checkpoint")) return 2;
+    usleep(SLOW_US);
+    turn("%s/%d", "%s/%d.host", pid);
+    return 0;
+}
+int cuCheckpointProcessRestore(int pid, void *args) {
+    if (fails("restore")) return 2;
+    usleep(SLOW_US);
+    turn("%s/%d.host", "%s/%d", pid);
+    return 0;
+}
+int cuCheckpointProcessUnlock(int pid, void *args) { put("%s/%d.locked", pid, 0); return 0; }
+"""
+
+_PYNVML = """
+    import pathlib, types
+
+    STATE = pathlib.Path({state!r})
+    UUIDS = {uuids!r}
+
+    class NVMLError(Exception):
+        pass
+
+    def nvmlInit(): pass
+    def nvmlDeviceGetCount(): return {gpus}
+    def nvmlDeviceGetHandleByIndex(index): return index
+    def nvmlDeviceGetName(handle): return "NVIDIA Z100"
+    def nvmlDeviceGetUUID(handle): return UUIDS[handle]
+    def nvmlDeviceGetMinorNumber(handle): raise NVMLError("not known")
+    def nvmlSystemGetDriverVersion(): return "580.1"
+    def _processes(handle):
+        found = {{}}
+        for path in STATE.iterdir():
+            if path.name.isdigit() and handle == 0:
+                found[int(path.name)] = int(path.read_text() or 0)
+        return found
+    def nvmlDeviceGetMemoryInfo(handle):
+        return types.SimpleNamespace(used=sum(_processes(handle).values()), total=16 << 30)
+    def nvmlDeviceGetUtilizationRates(handle): return types.SimpleNamespace(gpu=90, memory=10)
+    def nvmlDeviceGetComputeRunningProcesses(handle):
+        return [types.SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in _processes(handle).items()]
+"""
+
+TRAINING = """
+    import os, pathlib, sys, time
+
+    state, steps, gpu_bytes = pathlib.Path({state!r}), int(sys.argv[1]), int(sys.argv[2])
+    mine, log = state / str(os.getpid()), open(sys.argv[3], "a")
+    mine.write_text(str(gpu_bytes))
+    for step in range(steps):
+        while (state / (mine.name + ".locked")).exists():
+            time.sleep(0.005)
+        assert not (state / (mine.name + ".host")).exists(), "a step without its memory"
+        time.sleep(0.01)
+        print(step, file=log, flush=True)
+    mine.unlink()
+"""
+"""Takes GPU memory and makes steps; a step that finds its memory away is a fault of whoever suspended it."""
+
+
+class CudaStandIn:
+    """The two libraries and a training for them, in a folder."""
+
+    def __init__(self, folder: Path, *, gpus: int = 1, slow_s: float = 0.05) -> None:
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            pytest.skip("needs a C compiler for the stand-in of the CUDA library")
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        self.folder = folder
+        self.state = folder / "state"
+        self.state.mkdir()
+        self.state.chmod(0o777)
+        self.library = folder / "libcuda-stand-in.so"
+        source = folder / "cuda.c"
+        source.write_text(_LIBRARY)
+        flags = [f'-DSTATE="{self.state}"', f"-DSLOW_US={int(slow_s * 1e6)}", "-shared", "-fPIC"]
+        subprocess.run([compiler, *flags, "-o", str(self.library), str(source)], check=True)
+        listed = _PYNVML.format(state=str(self.state), uuids=UUIDS[:gpus], gpus=gpus)
+        (folder / "pynvml.py").write_text(textwrap.dedent(listed))
+        self.script = folder / "training.py"
+        self.script.write_text(textwrap.dedent(TRAINING.format(state=str(self.state))))
+
+    def training(self, log: Path, *, steps: int = 100, gpu_bytes: int = 1 << 30) -> str:
+        """The command of a training that writes a line for each step."""
+        return f"exec {sys.executable} -S {self.script} {steps} {gpu_bytes} {log}"
+
+    def refuse(self, *steps: str) -> None:
+        """Let the driver refuse these steps from now on."""
+        (self.state / "fails").write_text(" ".join(steps))
+
+    def on_gpu(self) -> list[int]:
+        """The processes that hold GPU memory."""
+        return sorted(int(path.name) for path in self.state.iterdir() if path.name.isdigit())
+
+    def on_host(self) -> list[int]:
+        """The processes whose GPU memory is on the host."""
+        return sorted(int(path.stem) for path in self.state.iterdir() if path.suffix == ".host")

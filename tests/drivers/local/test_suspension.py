@@ -1,0 +1,256 @@
+"""Jobs that are suspended with their GPU memory on the host instead of stopped: real processes, a stand-in driver."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from builders import job, node, on
+from drivers.local.cuda_stand_in import UUIDS, CudaStandIn
+from local_drivers import until
+from rota.core.engine.driver import ExitDetail
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import (
+    CheckpointChanged,
+    End,
+    Event,
+    Interrupted,
+    JobEnded,
+    NodeOccupied,
+    SpeedChanged,
+    Started,
+    Stopped,
+)
+from rota.core.model.job import Checkpoint, JobId
+from rota.core.state.phases import Phase
+from rota.drivers.local.attempt_controller import AttemptController
+from rota.drivers.local.gpu.abilities import GpuAbilities
+from rota.drivers.local.gpu.host_memory import HostMemory
+from rota.drivers.local.gpu.suspension import SuspendingAttempts
+from rota.drivers.local.launch_order import LaunchOrder
+from rota.drivers.local.settings import Settings
+from rota.files.job import job_file, launch_of
+
+pytestmark = pytest.mark.slow
+JOB = JobId("1")
+GIB = 2**30
+LOST = Checkpoint(interval_s=math.inf, grace_s=0.5)
+
+
+class Machine:
+    """A manager's attempts on one node, what they answered, and the jobs as an engine would have them."""
+
+    def __init__(self, home: Path, cuda: CudaStandIn, *, host_bytes: int = 64 * GIB) -> None:
+        home.mkdir(exist_ok=True)
+        self.home, self.cuda, self.is_closed = home, cuda, False
+        self.answers: list[tuple[Event, ExitDetail]] = []
+        self.jobs: dict[JobId, Any] = {}
+        abilities = GpuAbilities(library=str(cuda.library), moves=True, uuids=UUIDS)
+        settings = Settings(home=home, nvml=str(cuda.folder), gpu=abilities)
+        nodes = [node("n1", devices=2)]
+        state: Any = SimpleNamespace(jobs=self.jobs)
+        later = asyncio.get_running_loop().call_later
+        self.attempts = SuspendingAttempts(
+            settings, state, nodes, self._answered, later, HostMemory(lambda: host_bytes)
+        )
+        self.inner = AttemptController(nodes, settings, self.attempts.answered, noticed=self.attempts.noticed)
+        self.attempts.attach(self.inner)
+
+    def _answered(self, event: Event, detail: ExitDetail) -> None:
+        if isinstance(event, CheckpointChanged):
+            self.jobs[event.job_id].job = event.job
+        self.answers.append((event, detail))
+
+    def order(self, run: str, name: str = "1", attempt: int = 1, device: int = 0) -> LaunchOrder:
+        file = job_file({"run": run, "resources": {"gpus": 1}})
+        wanted = job(name, checkpoint=LOST)
+        self.jobs.setdefault(wanted.id, SimpleNamespace(job=wanted, phase=Phase.RUNNING))
+        launch = replace(launch_of(file, wanted.id), grace_s=0.5)
+        placement = tuple(slot._replace(devices=1 << device) for slot in on("n1", 1))
+        return LaunchOrder(
+            job=self.jobs[wanted.id].job, launch=launch, placement=placement, attempt=attempt, failures=0, work_s=0.0
+        )
+
+    def events(self, kind: type[Any]) -> list[Any]:
+        return [event for event, _ in self.answers if isinstance(event, kind)]
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self.attempts.close()
+
+    def can_resume(self, name: str = "1") -> bool:
+        return bool(self.jobs[JobId(name)].job.checkpoint.interval_s == 0)
+
+
+def course(tmp_path: Path, run: Callable[[Machine], Awaitable[None]], **options: Any) -> CudaStandIn:
+    """Run a course of events; the tasks end with it."""
+    cuda = CudaStandIn(tmp_path / "cuda", gpus=2)
+
+    async def main() -> None:
+        machine = Machine(tmp_path / "home", cuda, **options)
+        try:
+            await run(machine)
+        finally:
+            for job_id in list(machine.jobs):
+                machine.attempts.stop(job_id, Cause.CANCELLED)
+            await until(lambda: not any(machine.inner.attempt(job_id) for job_id in machine.jobs))
+            machine.close()
+
+    asyncio.run(main())
+    return cuda
+
+
+def steps(log: Path) -> list[int]:
+    return [int(line) for line in log.read_text().split()] if log.exists() else []
+
+
+def test_preempted_job_goes_on_with_its_next_step(tmp_path: Path) -> None:
+    log = tmp_path / "steps"
+
+    async def run(machine: Machine) -> None:
+        command = machine.cuda.training(log, steps=150)
+        machine.attempts.start(machine.order(command))
+        await until(machine.can_resume)
+        for attempt in (2, 3):
+            before = len(steps(log))
+            await until(lambda: len(steps(log)) > before + 5)  # noqa: B023  # within this round
+            machine.attempts.stop(JOB, Cause.PREEMPTED)
+            await until(lambda: len(machine.events(Stopped)) == attempt - 1)  # noqa: B023
+            assert machine.cuda.on_gpu() == []
+            assert len(machine.cuda.on_host()) == 1
+            assert machine.events(Stopped)[-1].work > 0
+            made = steps(log)
+            await asyncio.sleep(0.1)
+            assert steps(log) == made, "it makes no steps without its memory"
+            machine.attempts.start(machine.order(command, attempt=attempt))
+            await until(lambda: len(machine.events(Started)) == attempt)  # noqa: B023
+            assert len(machine.cuda.on_gpu()) == 1, "it has started when its memory is back"
+        await until(lambda: machine.events(JobEnded))
+        assert machine.events(JobEnded)[0].end is End.SUCCEEDED
+        assert [event.memory_bytes > 0 for event in machine.events(NodeOccupied)] == [True, False] * 2
+
+    course(tmp_path, run)
+
+    assert steps(log) == list(range(150)), "each step was made once, in one process"
+
+
+def test_without_host_memory_the_engine_is_not_told_that_it_can_resume(tmp_path: Path) -> None:
+    async def run(machine: Machine) -> None:
+        machine.attempts.start(machine.order(machine.cuda.training(tmp_path / "a", steps=2000, gpu_bytes=6 * GIB)))
+        await until(machine.can_resume)
+        second = machine.order(machine.cuda.training(tmp_path / "b", steps=2000, gpu_bytes=6 * GIB), "2")
+        machine.attempts.start(second)
+        await until(lambda: machine.inner.attempt(JobId("2")).tasks[0].swap_bytes)  # type: ignore[union-attr]
+        assert not machine.can_resume("2"), "10 GiB are not enough for both"
+        machine.attempts.stop(JOB, Cause.CANCELLED)
+        await until(lambda: machine.can_resume("2"))
+
+    course(tmp_path, run, host_bytes=10 * GIB)
+
+
+@pytest.mark.parametrize("step", ["checkpoint", "restore"])
+def test_failed_step_ends_the_job_with_the_reason(tmp_path: Path, step: str) -> None:
+    async def run(machine: Machine) -> None:
+        command = machine.cuda.training(tmp_path / "steps", steps=2000)
+        machine.attempts.start(machine.order(command))
+        await until(machine.can_resume)
+        machine.cuda.refuse(step)
+        machine.attempts.stop(JOB, Cause.PREEMPTED)
+        if step == "restore":
+            await until(lambda: machine.events(Stopped))
+            machine.attempts.start(machine.order(command, attempt=2))
+        await until(lambda: machine.events(Interrupted))
+        detail = next(detail for event, detail in machine.answers if isinstance(event, Interrupted))
+        assert step in detail.message
+        assert "suspended or resumed" in detail.message
+
+    course(tmp_path, run)
+
+
+def test_refused_probe_leaves_the_job_as_it_was(tmp_path: Path) -> None:
+    async def run(machine: Machine) -> None:
+        machine.cuda.refuse("lock")
+        machine.attempts.start(machine.order(machine.cuda.training(tmp_path / "steps", steps=40)))
+        await until(lambda: machine.events(JobEnded))
+        assert machine.events(JobEnded)[0].end is End.SUCCEEDED
+        assert machine.events(CheckpointChanged) == []
+
+    course(tmp_path, run)
+
+
+def test_cancelled_while_it_waits_suspended(tmp_path: Path) -> None:
+    async def run(machine: Machine) -> None:
+        machine.attempts.start(machine.order(machine.cuda.training(tmp_path / "steps", steps=2000)))
+        await until(machine.can_resume)
+        machine.attempts.stop(JOB, Cause.PREEMPTED)
+        await until(lambda: machine.events(Stopped))
+        (pid,) = machine.cuda.on_host()
+        machine.jobs[JOB].phase = Phase.CANCELLED
+        await until(lambda: not os.path.exists(f"/proc/{pid}"))
+        assert machine.attempts.memory.held_bytes == 0
+
+    course(tmp_path, run)
+
+
+def test_killed_while_it_waits_suspended_it_starts_over(tmp_path: Path) -> None:
+    log = tmp_path / "steps"
+
+    async def run(machine: Machine) -> None:
+        command = machine.cuda.training(log, steps=2000)
+        machine.attempts.start(machine.order(command))
+        await until(machine.can_resume)
+        machine.attempts.stop(JOB, Cause.PREEMPTED)
+        await until(lambda: machine.events(Stopped))
+        (pid,) = machine.cuda.on_host()
+        os.kill(pid, 9)  # as the kernel does for want of memory
+        await until(lambda: not machine.can_resume())
+        machine.attempts.start(machine.order(command, attempt=2))
+        await until(lambda: len(machine.events(Started)) == 2)
+        assert machine.events(SpeedChanged)[-1].work == 0.0
+        await until(lambda: steps(log).count(0) == 2)
+
+    course(tmp_path, run)
+
+
+def test_manager_that_restarts_finds_suspended_jobs_and_continues_what_it_ordered(tmp_path: Path) -> None:
+    log = tmp_path / "steps"
+
+    async def run(machine: Machine) -> None:
+        command = machine.cuda.training(log, steps=200)
+        machine.attempts.start(machine.order(command))
+        await until(machine.can_resume)
+        machine.attempts.stop(JOB, Cause.PREEMPTED)
+        machine.close()  # while it is being suspended
+        second = Machine(machine.home, machine.cuda)
+        second.jobs |= machine.jobs
+        leaving = second.order(command)
+        second.attempts.find(leaving, Cause.PREEMPTED)
+        second.attempts.stop(JOB, Cause.PREEMPTED)
+        await until(lambda: second.events(Stopped))
+        second.close()
+        third = Machine(machine.home, machine.cuda)
+        third.jobs |= machine.jobs
+        third.attempts.find_held(replace(third.order(command), placement=()))
+        third.attempts.start(third.order(command, attempt=2, device=1))
+        third.close()  # while it is being resumed
+        fourth = Machine(machine.home, machine.cuda)
+        fourth.jobs |= machine.jobs
+        fourth.attempts.start(fourth.order(command, attempt=2, device=1))
+        await until(lambda: fourth.events(Started))
+        await until(lambda: fourth.events(JobEnded))
+        assert fourth.events(JobEnded)[0].end is End.SUCCEEDED
+        fourth.close()
+        machine.jobs.clear()
+
+    course(tmp_path, run)
+
+    assert steps(log) == list(range(200))

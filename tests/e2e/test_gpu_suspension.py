@@ -1,0 +1,136 @@
+"""Preemption on GPUs loses nothing, in a real manager with a stand-in of the driver, whenever the manager is killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers.local.cuda_stand_in import CudaStandIn
+from managers import Manager, eventually
+
+pytestmark = pytest.mark.slow
+_WITH_STAND_IN = """
+import os, sys
+sys.path.insert(0, {folder!r})
+import rota.drivers.local.task_runner.nvml as nvml
+import rota.drivers.local.gpu.abilities as abilities
+nvml.DRIVER, abilities.LIBRARY = os.devnull, {library!r}
+from rota.cli.main import run
+run()
+"""
+LONG, SHORT = 400, 30
+
+
+@pytest.fixture
+def cuda(tmp_path: Path) -> CudaStandIn:
+    return CudaStandIn(tmp_path / "cuda", slow_s=0.3)
+
+
+@pytest.fixture
+def manager(tmp_path: Path, cuda: CudaStandIn) -> Iterator[Manager]:
+    one = Manager(tmp_path, "--policy", "priority", "--cgroups", "off")
+    one.command = [sys.executable, "-c", _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))]
+    one.start()
+    yield one
+    one.clean_up()
+
+
+def steps(log: Path) -> list[int]:
+    return [int(line) for line in log.read_text().split()] if log.exists() else []
+
+
+def submit(manager: Manager, cuda: CudaStandIn, log: Path, count: int, priority: int = 0) -> str:
+    return manager.submit(cuda.training(log, steps=count), resources={"gpus": 1}, priority=priority)
+
+
+def can_resume(manager: Manager, job_id: str) -> bool:
+    return bool(manager.client.job(job_id)["if_preempted"] == "resumes")
+
+
+def test_urgent_job_takes_the_gpu_and_the_other_goes_on_where_it_was(
+    manager: Manager, cuda: CudaStandIn, tmp_path: Path
+) -> None:
+    long = submit(manager, cuda, tmp_path / "long", LONG)
+    eventually(lambda: can_resume(manager, long))
+
+    urgent = submit(manager, cuda, tmp_path / "urgent", SHORT, priority=5)
+    manager.wait(urgent, "running")
+    assert manager.state(long) == "suspended"
+    manager.wait(urgent)
+    manager.wait(long, "running")
+    done = manager.wait(long)
+
+    assert done["state"] == "succeeded"
+    assert steps(tmp_path / "long") == list(range(LONG))
+    assert steps(tmp_path / "urgent") == list(range(SHORT))
+
+
+@pytest.mark.parametrize("moment", ["while it is suspended", "while it waits", "while it is resumed"])
+def test_killed_manager_loses_no_step_and_leaves_no_process(
+    manager: Manager, cuda: CudaStandIn, tmp_path: Path, moment: str
+) -> None:
+    long = submit(manager, cuda, tmp_path / "long", LONG)
+    eventually(lambda: can_resume(manager, long))
+    urgent = submit(manager, cuda, tmp_path / "urgent", SHORT, priority=5)
+    locked = cuda.state / f"{cuda.on_gpu()[0]}.locked"
+    if moment == "while it is suspended":
+        eventually(locked.exists, every_s=0.001)
+    elif moment == "while it waits":
+        manager.wait(urgent, "running")
+    else:
+        manager.wait(urgent)
+        eventually(lambda: (manager.home / "runs" / long / "2").exists(), every_s=0.001)
+    manager.kill()
+
+    manager.start()
+    manager.wait(urgent)
+    assert manager.wait(long)["state"] == "succeeded"
+
+    assert steps(tmp_path / "long") == list(range(LONG))
+    eventually(lambda: not manager.task_processes())
+    assert (cuda.on_gpu(), cuda.on_host()) == ([], [])
+
+
+def test_job_cancelled_while_it_waits_suspended_leaves_nothing(
+    manager: Manager, cuda: CudaStandIn, tmp_path: Path
+) -> None:
+    long = submit(manager, cuda, tmp_path / "long", LONG)
+    eventually(lambda: can_resume(manager, long))
+    (pid,) = cuda.on_gpu()
+    urgent = submit(manager, cuda, tmp_path / "urgent", LONG, priority=5)
+    manager.wait(urgent, "running")
+
+    manager.client.act(long, "cancel")
+
+    assert manager.wait(long)["state"] == "cancelled"
+    eventually(lambda: not os.path.exists(f"/proc/{pid}"))
+    assert manager.state(urgent) == "running"
+
+
+def test_time_sliced_jobs_are_never_both_in_gpu_memory(cuda: CudaStandIn, tmp_path: Path) -> None:
+    manager = Manager(tmp_path, "--policy", "gandiva:quantum_s=1,pack=false,switching=1", "--cgroups", "off")
+    manager.command = [sys.executable, "-c", _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))]
+    manager.start()
+    try:
+        one = submit(manager, cuda, tmp_path / "one", LONG)
+        eventually(lambda: can_resume(manager, one))
+        other = submit(manager, cuda, tmp_path / "other", LONG)
+
+        on_host: set[int] = set()
+
+        def both_end() -> bool:
+            assert len(cuda.on_gpu()) <= 1
+            on_host.update(cuda.on_host())
+            return {manager.state(one), manager.state(other)} == {"succeeded"}
+
+        eventually(both_end, within_s=60)
+        lives = [(tmp_path / name).read_text() for name in ("one", "other")]
+    finally:
+        manager.clean_up()
+
+    assert len(on_host) == 2, "each has made room for the other"
+    assert lives == ["".join(f"{step}\n" for step in range(LONG))] * 2
