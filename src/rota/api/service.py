@@ -12,7 +12,6 @@ from rota.api.access import Access, Principal
 from rota.api.guard.refusals import RefusalLog
 from rota.api.guard.stream_watch import StreamWatch
 from rota.api.identity.logins import Logins
-from rota.api.limits.values import Limits
 from rota.core.model.job import JobId
 from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
