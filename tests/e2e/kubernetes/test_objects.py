@@ -176,5 +176,5 @@ def test_api_server_itself_refuses_contradictions(shared: Bed, value: Json, word
 
 def test_api_server_refuses_fields_of_the_wrong_type(shared: Bed) -> None:
     for spec in ({"guaranteed": {"*": -1}}, {"guaranteed": {"*": "many"}}, {"weight": 0}, {"perUser": 0}):
-        with pytest.raises(KubeError, match="Invalid value|should be greater|must be"):
+        with pytest.raises(KubeError, match=r"Invalid value|should be greater|must be"):
             shared.admin.make(queue("wrong", "nlp", **spec))
