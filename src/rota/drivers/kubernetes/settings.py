@@ -55,6 +55,14 @@ class AdmissionEntry(FileModel):
     """Whether objects are admitted or refused while no replica answers."""
 
 
+class ProvisioningEntry(FileModel):
+    """Whether a node autoscaler is asked for the nodes that waiting jobs lack."""
+
+    request: Annotated[bool, Field(strict=True)] = False
+    class_name: Name = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+    """The class of the ProvisioningRequests."""
+
+
 class ClusterSettings(FileModel):
     """All settings with their defaults."""
 
@@ -87,6 +95,7 @@ class ClusterSettings(FileModel):
     defaults: Annotated[dict[Name, Name], AfterValidator(_known_defaults)] = {}
     """Values of annotations for pods without them, set at admission."""
     admission: AdmissionEntry = AdmissionEntry()
+    provisioning: ProvisioningEntry = ProvisioningEntry()
     queues: dict[Name, tuple[Name, ...]] = {}
     """The Queues of each namespace, which its pods may name; made of Queue objects."""
 

@@ -13,7 +13,7 @@ from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, rank
 from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PREFIX
 from rota.drivers.kubernetes.objects.pods import Pod, PodRequests
 from rota.drivers.kubernetes.settings import ClusterSettings
-from rota.files.quantities import parse_duration
+from rota.files.quantities import NotAQuantity, parse_duration
 
 _ROLE_LABELS = (
     "rota.dev/role",
@@ -111,7 +111,10 @@ def _locality(pod: Pod) -> Locality | None:
 
 def _seconds(pod: Pod, name: str) -> float | None:
     value = pod.says(name)
-    return None if value is None else parse_duration(value)
+    try:
+        return None if value is None else parse_duration(value)
+    except NotAQuantity as error:
+        raise RotaError(f"{PREFIX}{name} is {error}") from error
 
 
 def _check_numbers(pod: Pod) -> None:
