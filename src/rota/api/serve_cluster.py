@@ -36,6 +36,7 @@ from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.gangs.claims_check import RepairCount
+from rota.drivers.kubernetes.gangs.cluster_facts import ClusterFacts
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.objects.reading import NONSENSE
@@ -244,6 +245,8 @@ class _ReplicaRun:
         while not driver.node_cache.nodes:
             await asyncio.sleep(LOOK_S)
             await nodes.begin()
+        facts = ClusterFacts(api, driver.world)
+        await facts.begin()
         await pods.begin()
         await driver.ask_sizes()
         try:
@@ -279,6 +282,7 @@ class _ReplicaRun:
                     _result(driver.failed),
                     self._renew(driver, settings.gang_timeout),
                 ]
+                parts += [informer.run() for informer in facts.informers]
                 work = [group.create_task(part) for part in parts]
                 await self._changed.wait()
                 for each in work:
