@@ -80,6 +80,9 @@ class Replay:
     """Submissions at the beginning without forecasts."""
     before: Sequence[PastRun] = ()
     """What ended before the workload begins."""
+    knows_durations: bool = False
+    knows_arrivals: bool = False
+    knows_process: bool = False
     forecast_s: list[float] = field(default_factory=list)
     """How long each forecast took."""
 
@@ -121,9 +124,7 @@ class Replay:
 
     def _forecast(self, engine: Engine, setting: Setting, job_id: JobId, arrived: int) -> Forecast:
         begun = time.perf_counter()
-        now_s = engine.state.now_s
-        past = [*self.before, *self._past(engine.state, arrived)]
-        assumed = Assumptions(times=RunTimes(past), arrivals=Arrivals(past, now_s), costs=setting.costs)
+        assumed = self.assumed(engine, setting, arrived)
 
         def copy() -> Engine:
             policy, alloc, _ = scheduler(self.policy, setting)
@@ -132,6 +133,11 @@ class Replay:
         found = predict(engine, copy, Question(job_id=job_id), assumed, budget=Budget(runs=self.runs))
         self.forecast_s.append(time.perf_counter() - begun)
         return found
+
+    def assumed(self, engine: Engine, setting: Setting, arrived: int) -> Assumptions:
+        """Return what could be learned by now."""
+        past = [*self.before, *self._past(engine.state, arrived)]
+        return Assumptions(times=RunTimes(past), arrivals=Arrivals(past, engine.state.now_s), costs=setting.costs)
 
     def _past(self, state: State, arrived: int) -> Iterator[PastRun]:
         """What the manager would know: submissions, and the true work of those that have ended."""

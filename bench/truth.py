@@ -2,14 +2,17 @@
 
 Each row is a real `rota up` on 8 emulated devices (2 nodes of 4) with real processes that sleep: jobs of random length,
 size and priority arrive at random, half of them save their progress when they are stopped, the others start over. The
-first jobs are the past from which the manager learns; the others are measured: how many starts fell into the 90% range
-that was given at submission, the error of its median as a part of the wait, and the completion times of a simulation of
-the same jobs against the real ones. `declared` jobs have an estimate that is off by a random factor; those from
+first jobs are the past from which the manager learns; the last ones follow so that the stream does not end with those
+that are measured. Of those between it is measured how many starts fell into the 90% range that was given at submission,
+the error of its median as a part of the wait, and the completion times of a simulation of the same jobs against the
+real ones. `declared` jobs have an estimate that is off by a random factor; those from
 `history` have none, but names that ran before. Rows run side by side, as sleeping costs nothing.
 
-usage: bench/truth.py [--out DIR] [--rows N,N] [--jobs N] [--past N] [--scale S] [--parallel N] [--seed N]
+usage: bench/truth.py [--out DIR] [--rows N,N] [--jobs N] [--past N] [--after N] [--scale S] [--parallel N] [--seed N]
        bench/truth.py --gpu [--out DIR]          real trainings with PyTorch on the first GPU, within 8 minutes
        bench/truth.py --kubernetes [--out DIR]   hollow nodes of a real API server
+       bench/truth.py --traces [--out DIR]       public traces of $ROTA_DATA, replayed in the simulator as if live
+       bench/truth.py --floor [--out DIR]        the jobs of the live rows in the simulator, with assumptions known
        bench/truth.py --page [--out DIR]         write the tables of docs/explain/truth.md from the results
 """
 
@@ -48,7 +51,14 @@ def main() -> None:
     if options.kubernetes:
         from truth_rows.kubernetes import measure_kubernetes
 
-        finish("kubernetes", measure_kubernetes(options.jobs, options.past, options.scale, options.seed), options.out)
+        finish(
+            "kubernetes",
+            measure_kubernetes(options.jobs, options.past, options.after, options.scale, options.seed),
+            options.out,
+        )
+        return
+    if options.traces or options.floor:
+        replay(options)
         return
     finish("live", live_rows(options), options.out)
 
@@ -59,14 +69,36 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rows", default="", help="only these rows, by number from 1")
     parser.add_argument("--jobs", type=int, default=64, help="measured jobs of a row")
     parser.add_argument("--past", type=int, default=32, help="jobs before them")
+    parser.add_argument("--after", type=int, default=24, help="jobs after them, which are not measured")
+    parser.add_argument("--keep", type=Path, help="a folder for the databases of the managers")
     parser.add_argument("--scale", type=float, default=1.0, help="stretches all times")
     parser.add_argument("--parallel", type=int, default=2, help="rows at a time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=440.0, help="seconds that --gpu may take")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--kubernetes", action="store_true")
+    parser.add_argument("--traces", action="store_true")
+    parser.add_argument("--floor", action="store_true")
+    parser.add_argument("--runs", type=int, default=16, help="forward runs of a replayed forecast")
+    parser.add_argument("--seeds", type=int, default=2, help="replayed workloads of each row of --floor")
     parser.add_argument("--page", action="store_true")
     return parser.parse_args()
+
+
+def replay(options: argparse.Namespace) -> None:
+    """Replay in the simulator, and write the rows as JSON."""
+    from truth_rows.replayed import floor_rows, trace_rows
+
+    if options.traces:
+        write_rows("traces", trace_rows(options.runs, print), options.out)
+    if options.floor:
+        seeds = range(options.seed + 1000, options.seed + 1000 + options.seeds)
+        write_rows("floor", floor_rows(options.runs, seeds, print), options.out)
+
+
+def write_rows(name: str, rows: list[Json], out: Path) -> None:
+    """Write replayed rows as JSON."""
+    (out / f"{name}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
 def live_rows(options: argparse.Namespace) -> list[Json]:
@@ -78,6 +110,7 @@ def live_rows(options: argparse.Namespace) -> list[Json]:
             source=source,
             jobs=options.jobs,
             past=options.past,
+            after=options.after,
             scale=options.scale,
             seed=options.seed + number,
         )
@@ -88,7 +121,7 @@ def live_rows(options: argparse.Namespace) -> list[Json]:
         tempfile.TemporaryDirectory(prefix="rota-truth-") as folder,
         ThreadPoolExecutor(max_workers=options.parallel) as pool,
     ):
-        return list(pool.map(lambda row: measure_row(row, Path(folder)), rows))
+        return list(pool.map(lambda row: measure_row(row, Path(folder), keep=options.keep), rows))
 
 
 def finish(name: str, rows: list[Json], out: Path) -> None:

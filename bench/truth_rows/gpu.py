@@ -16,16 +16,18 @@ from managers import Manager
 from truth_rows.live import LiveRow, figures, wait_for_all
 
 Json = dict[str, Any]
-KINDS = {"narrow": 3.0, "wide": 5.0, "deep": 8.0, "large": 12.0}
+KINDS = {"narrow": 3.0, "wide": 4.0, "deep": 6.0, "large": 9.0}
 """Names of trainings, with the median of the seconds that they train."""
+SIZES = (0.25, 0.25, 0.25, 0.5)
+"""Fractions of a GPU that trainings ask for, as small ones leave most of it idle."""
 PACE_STEPS = 300
 SPREAD = 0.2
 PASSED = ("PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME")
 """Variables that trainings need and a manager does not pass on by itself."""
 ROWS = (("fifo:backfill=true", "declared"), ("priority", "history"))
-PAST_SHARE = 0.35
-GAP_SHARE = 0.5
-"""Time between submissions, as a part of a training: a queue builds up."""
+PAST_SHARE, AFTER_SHARE = 0.3, 0.1
+LOAD = 1.3
+"""How much more quickly trainings are submitted than the GPU serves them: a queue builds up."""
 TRAIN = """
 import sys, time
 import torch
@@ -77,14 +79,23 @@ def _row(policy: str, source: str, seed: int, limit_s: float) -> Json:
             paces = {kind: _pace(manager, script, kind) for kind in KINDS}
             mean_s = sum(pace.startup_s + KINDS[kind] for kind, pace in paces.items()) / len(paces)
             budget_s = limit_s - (time.monotonic() - begun_s) - 25.0
-            jobs = max(int(0.8 * budget_s * gpus / mean_s), 8)
-            past = int(PAST_SHARE * jobs)
-            row = LiveRow(policy=policy, source=source, jobs=jobs - past, past=past, scale=1.0, seed=seed)
-            measured_from_s = _submit(manager, script, row, paces, gap_s=GAP_SHARE * mean_s / gpus)
+            gpu_s = mean_s * sum(SIZES) / len(SIZES)
+            jobs = max(int(0.75 * budget_s * gpus / gpu_s), 12)
+            past, after = int(PAST_SHARE * jobs), int(AFTER_SHARE * jobs)
+            row = LiveRow(
+                policy=policy,
+                source=source,
+                jobs=jobs - past - after,
+                past=past,
+                after=after,
+                scale=1.0,
+                seed=seed,
+            )
+            measured = _submit(manager, script, row, paces, gap_s=gpu_s / gpus / LOAD)
             wait_for_all(manager)
             time.sleep(2.0)
             about = {"gpus": gpus, "paces": {kind: asdict(pace) for kind, pace in paces.items()}}
-            return {**figures(manager, row, measured_from_s), **about}
+            return {**figures(manager, row, measured), **about}
         finally:
             manager.clean_up()
 
@@ -121,19 +132,20 @@ def _seconds(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
 
 
-def _submit(manager: Manager, script: Path, row: LiveRow, paces: dict[str, Pace], *, gap_s: float) -> float:
-    """Submit trainings of random length; return when the measured ones began."""
+def _submit(manager: Manager, script: Path, row: LiveRow, paces: dict[str, Pace], *, gap_s: float) -> set[str]:
+    """Submit trainings of random length; return the measured ones."""
     rng = random.Random(row.seed)
-    measured_from_s = time.time()
-    for number in range(row.past + row.jobs):
-        if number == row.past:
-            measured_from_s = time.time()
+    measured: set[str] = set()
+    for number in range(row.past + row.jobs + row.after):
         kind = rng.choice(list(KINDS))
         share = rng.lognormvariate(0.0, SPREAD)
         train_s, pace = KINDS[kind] * share, paces[kind]
-        file = _file(script, kind, max(int(train_s / pace.step_s), 50)) | {"priority": rng.choice((0, 0, 0, 50, 100))}
+        file = _file(script, kind, max(int(train_s / pace.step_s), 50))
+        file |= {"priority": rng.choice((0, 0, 0, 50, 100)), "resources": {"gpus": rng.choice(SIZES)}}
         if row.source == "declared":
             file["estimate"] = round((pace.startup_s + train_s) * 1.2 * rng.lognormvariate(0.0, 0.2), 3)
-        manager.client.submit(file)
+        names = manager.client.submit(file)
+        if row.past <= number < row.past + row.jobs:
+            measured.update(names)
         time.sleep(rng.expovariate(1.0 / gap_s))
-    return measured_from_s
+    return measured

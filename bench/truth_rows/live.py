@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,12 +41,14 @@ class LiveRow:
     """`declared`, or `history`."""
     jobs: int
     past: int
+    after: int = 0
+    """Jobs that follow the measured ones: a cluster's stream of submissions does not end with what is measured."""
     scale: float
     seed: int
 
 
-def measure_row(row: LiveRow, folder: Path) -> Json:
-    """Run the jobs of a row on a manager of its own, and return its figures."""
+def measure_row(row: LiveRow, folder: Path, *, keep: Path | None = None) -> Json:
+    """Run the jobs of a row on a manager of its own, and return its figures; `keep` gets a copy of its database."""
     home = folder / f"{row.policy.partition(':')[0]}-{row.source}"
     home.mkdir()
     script = home / "task.sh"
@@ -53,26 +57,33 @@ def measure_row(row: LiveRow, folder: Path) -> Json:
         within_s=120.0
     )
     elastic = row.policy.startswith("afs")
-    jobs = random_jobs(row.past + row.jobs, declared=row.source == "declared", scale=row.scale, seed=row.seed)
+    count = row.past + row.jobs + row.after
+    jobs = random_jobs(count, declared=row.source == "declared", scale=row.scale, seed=row.seed)
     try:
-        measured_from_s = submit_all(manager, jobs, script, row.past, elastic=elastic)
+        measured = submit_all(manager, jobs, script, row, elastic=elastic)
         wait_for_all(manager)
         time.sleep(2.0)
-        return figures(manager, row, measured_from_s)
+        found = figures(manager, row, measured)
     finally:
         manager.clean_up()
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            for part in manager.home.glob("rota.db*"):
+                shutil.copy(part, keep / part.name.replace("rota", home.name))
+    return found
 
 
-def submit_all(manager: Manager, jobs: list[TimedJob], script: Path, past: int, *, elastic: bool) -> float:
-    """Submit jobs at their times; return when the measured ones began."""
+def submit_all(manager: Manager, jobs: list[TimedJob], script: Path, row: LiveRow, *, elastic: bool) -> set[str]:
+    """Submit jobs at their times; return the measured ones."""
     begun_s = time.time()
-    measured_from_s = begun_s
+    measured: set[str] = set()
     for number, job in enumerate(jobs):
         time.sleep(max(begun_s + job.at_s - time.time(), 0.0))
-        if number == past:
-            measured_from_s = time.time()
-        manager.client.submit({**job_file(job, script, elastic=elastic), "workdir": str(manager.folder)})
-    return measured_from_s
+        file = {**job_file(job, script, elastic=elastic), "workdir": str(manager.folder)}
+        names = manager.client.submit(file)
+        if row.past <= number < row.past + row.jobs:
+            measured.update(names)
+    return measured
 
 
 def wait_for_all(manager: Manager) -> None:
@@ -84,22 +95,22 @@ def wait_for_all(manager: Manager) -> None:
         time.sleep(1.0)
 
 
-def figures(manager: Manager, row: LiveRow, measured_from_s: float) -> Json:
+def figures(manager: Manager, row: LiveRow, measured: Collection[str]) -> Json:
     """Return the figures of a row whose jobs are over."""
     failed = [job["id"] for job in manager.client.jobs(all=True, state="failed")]
     try:
         simulated = manager.client.get("/truth/simulated?days=1")
     except (RotaError, Unavailable) as error:
         simulated = {"error": None, "why": str(error), "real": None, "now": None}
-    scores = scores_of(manager.home / "rota.db", measured_from_s)
+    scores = scores_of(manager.home / "rota.db", measured)
     return {**asdict(row), **scores, **compared(simulated), "failed": len(failed), "commit": commit()}
 
 
-def scores_of(database: Path, measured_from_s: float) -> Json:
-    """Return the scores of the forecasts at submission since a time."""
+def scores_of(database: Path, measured: Collection[str]) -> Json:
+    """Return the scores of the forecasts at submission of the measured jobs."""
     records = Records(open_database(database))
     try:
-        kept = [each for each in records.forecasts.since(measured_from_s) if each.cause == "submission"]
+        kept = [each for each in records.forecasts.since(0.0) if each.cause == "submission" and each.job_id in measured]
     finally:
         records.close()
     now_s = time.time()

@@ -22,6 +22,19 @@ HEAD = (
     "preemptions live/sim",
 )
 NAMES = ("live", "gpu", "kubernetes")
+REPLAYED = {
+    "traces": ("trace", "devices", "policy", "forecasts", "coverage", "calibrated", "median_error", "p90_error"),
+    "floor": ("policy", "source", "knows", "forecasts", "coverage", "calibrated", "median_error", "p90_error"),
+}
+"""Columns of the replayed tables."""
+TITLES = {
+    "coverage": "in 90% range",
+    "calibrated": "calibrated",
+    "median_error": "median error",
+    "p90_error": "p90 error",
+    "source": "lengths",
+    "knows": "what is known",
+}
 
 
 def cells(row: Json) -> list[str]:
@@ -67,14 +80,31 @@ def markdown(rows: Sequence[Json]) -> str:
     return "\n".join(lines)
 
 
+def replayed_markdown(rows: Sequence[Json], columns: Sequence[str]) -> str:
+    """Return replayed rows as a table of Markdown."""
+    lines = [
+        f"| {' | '.join(TITLES.get(name, name) for name in columns)} |",
+        f"|{'---|' * 3}{'--:|' * (len(columns) - 3)}",
+    ]
+    lines += [f"| {' | '.join(_cell(row[name]) for name in columns)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float) or value is None:
+        return _percent(value)
+    return f"`{value}`" if isinstance(value, str) and ":" in value else str(value)
+
+
 def write_page(out: Path, page: Path) -> None:
     """Replace the tables of the page by those of the results that there are."""
     text = page.read_text(encoding="utf-8")
-    for name in NAMES:
+    for name in (*NAMES, *REPLAYED):
         file = out / f"{name}.json"
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         if file.exists() and begin in text:
             rows = json.loads(file.read_text(encoding="utf-8"))
             head, _, rest = text.partition(begin)
-            text = f"{head}{begin}\n{markdown(rows)}\n{end}{rest.partition(end)[2]}"
+            table = replayed_markdown(rows, REPLAYED[name]) if name in REPLAYED else markdown(rows)
+            text = f"{head}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
     page.write_text(text, encoding="utf-8")

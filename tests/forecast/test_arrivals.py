@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from statistics import median
 
 import pytest
@@ -50,6 +51,29 @@ def test_a_new_stream_is_not_measured_by_the_pause_before_it() -> None:
     new = [submitted(20 + number, 100_000.0 + 2.0 * number) for number in range(10)]
 
     assert Arrivals([*old, *new], 100_020.0).jobs_per_hour == pytest.approx(1800.0, rel=0.3)
+
+
+def test_stream_has_ended_if_nothing_came_for_long() -> None:
+    past = [submitted(number, 10.0 * number) for number in range(30)]
+
+    def shares_with_arrivals(now_s: float) -> float:
+        found = Arrivals(past, now_s)
+        return sum(found.draw(run, RunTimes(), 1)[0].submit_s < now_s + 60.0 for run in range(200)) / 200
+
+    assert shares_with_arrivals(295.0) > 0.85
+    assert shares_with_arrivals(400.0) < 0.2
+
+
+def test_old_stream_goes_on_for_longer_than_a_young_one() -> None:
+    young = [submitted(number, 10.0 * number) for number in range(10)]
+    old = [submitted(number, 10.0 * number) for number in range(200)]
+
+    def length_s(past: list[PastRun]) -> float:
+        found = Arrivals(past, past[-1].submit_s + 1.0)
+        return median(found.lasts_s(random.Random(run)) for run in range(300))
+
+    assert length_s(young) == pytest.approx(90.0, rel=0.4)
+    assert length_s(old) == pytest.approx(1990.0, rel=0.4)
 
 
 def test_same_run_has_the_same_arrivals() -> None:

@@ -32,7 +32,7 @@ def test_times_between_orders_and_answers_are_learned() -> None:
 
     found = learner.learned()
 
-    assert found == LearnedCosts(startup_s=1.0, stop_s=4.0, resume_s=0.25, move_s=0.25)
+    assert found == LearnedCosts(startup_s=1.0, stop_s=4.0, resume_s=0.25, resize_s=0.25)
     costs = found.costs()
     assert (costs.load_s, costs.checkpoint_s, costs.restart_s, costs.checkpoint_interval_s) == (1.0, 4.0, 0.0, math.inf)
     assert (found.costs(in_rounds=True).checkpoint_s, found.costs(in_rounds=True).restart_s) == (0.0, 4.0)
@@ -47,16 +47,29 @@ def test_order_that_a_job_outran_is_no_sample() -> None:
     assert learner.learned().stop_s is None
 
 
-def run(work_s: float, *, restarts: int = 0, saves: bool = True) -> PastRun:
+def run(work_s: float, *, restarts: int = 0, saves: bool = True, name: str = "j") -> PastRun:
     checkpoint = Checkpoint() if saves else Checkpoint(interval_s=math.inf)
-    return PastRun(job=job(name="train", checkpoint=checkpoint), submit_s=0.0, work_s=work_s, restarts=restarts)
+    return PastRun(job=job(name, name="train", checkpoint=checkpoint), submit_s=0.0, work_s=work_s, restarts=restarts)
 
 
 def test_restart_costs_what_restarted_jobs_ran_longer() -> None:
-    undisturbed = [run(100.0), run(101.0), run(99.0)]
+    undisturbed = [run(100.0, name="a"), run(101.0, name="b"), run(99.0, name="c")]
+    restarted = [run(100.0 + 10.0 * count, restarts=count, name=f"r{count}") for count in (1, 2, 4)]
 
-    assert (
-        restart_cost_s([*undisturbed, run(110.0, restarts=1), run(120.0, restarts=2), run(140.0, restarts=4)]) == 10.0
-    )
-    assert restart_cost_s([*undisturbed, run(150.0, restarts=1)]) is None
-    assert restart_cost_s([*undisturbed, *[run(90.0, restarts=1, saves=False)] * 5]) is None
+    assert restart_cost_s([*undisturbed, *restarted]) == 10.0
+    assert restart_cost_s([*undisturbed, *restarted[:1]]) is None
+    lost = [run(90.0, restarts=1, saves=False, name=f"l{at}") for at in range(5)]
+    assert restart_cost_s([*undisturbed, *lost]) is None
+
+
+def test_long_jobs_that_are_stopped_more_often_do_not_make_restarts_dear() -> None:
+    """All jobs that reach 100 s are stopped there, and a restart costs nothing; the others are shorter."""
+    short = [run(20.0 + at, name=f"s{at}") for at in range(20)]
+    unstopped = [run(150.0 + 10 * at, name=f"u{at}") for at in range(5)]
+    stopped = [run(150.0 + 10 * at, restarts=1, name=f"l{at}") for at in range(5)]
+
+    assert restart_cost_s([*short, *unstopped, *stopped], {f"l{at}": 100.0 for at in range(5)}) == 0.0
+    dear = [run(250.0 + 10 * at, restarts=1, name=f"l{at}") for at in range(5)]
+    found = restart_cost_s([*short, *unstopped, *dear], {f"l{at}": 100.0 for at in range(5)})
+    assert found is not None
+    assert 80.0 < found <= 100.0

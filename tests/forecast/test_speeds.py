@@ -34,12 +34,22 @@ def test_too_few_runs_show_nothing() -> None:
 
 
 def test_growth_of_elastic_jobs_is_seen() -> None:
-    past = [run(100.0 / tasks**0.5, tasks=tasks, elastic=True) for tasks in (1, 2, 4, 1, 2, 4)]
+    """Drivers count work in proportion to the size; runs of one size after the other show how seconds really fall."""
+    past = [run(100.0 / tasks**0.5 * tasks / 4, tasks=tasks, elastic=True) for tasks in (1, 2, 4, 1, 2, 4)]
 
     found = observed_speeds(past, TYPES)
 
     assert found.scaling == pytest.approx(0.5)
     assert at_reference(past[0], found, TYPES).work_s == pytest.approx(50.0)
+
+
+def test_jobs_that_grow_in_proportion_are_seen_as_drivers_count_them() -> None:
+    past = [run(25.0, tasks=tasks, elastic=True) for tasks in (1, 2, 4, 1, 2, 4)]
+
+    found = observed_speeds(past, TYPES)
+
+    assert found.scaling == pytest.approx(1.0)
+    assert at_reference(past[0], found, TYPES).work_s == pytest.approx(25.0)
 
 
 def test_slowdown_on_shared_devices_is_seen() -> None:

@@ -48,6 +48,7 @@ FULL = Scenario(
         checkpoint_s=5.0,
         resume_s=1.0,
         move_s=0.0,
+        resize_s=4.0,
         load_s=2.0,
         save_s=3.0,
     ),

@@ -78,10 +78,10 @@ def _tenants(parts: Service, caller: Principal, tenant: str | None) -> tuple[str
 
 @router.get("/jobs/{job_id}", response_model=JobOut)
 async def one(request: Request, caller: Caller, job_id: JobPath) -> Response:
-    """Return one job with its job file; secrets are masked."""
+    """Return one job with its job file; secrets are masked, for callers who may not change it all variables."""
     parts = service(request)
     row = await visible(parts, caller, job_id)
-    answer = job_out(row, parts.control, whole=True)
+    answer = job_out(row, parts.control, whole=True, shows_env=caller.may_act_on(row.tenant, row.owner))
     answer["progress"] = await asyncio.to_thread(progress, parts.home, JobId(row.id))
     answer["usage"] = await asyncio.to_thread(usage, parts.home, JobId(row.id), row.attempt)
     tag = f'"{row.version}"'

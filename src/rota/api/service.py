@@ -12,8 +12,9 @@ from rota.api.access import Access, Principal
 from rota.api.guard.refusals import RefusalLog
 from rota.api.guard.stream_watch import StreamWatch
 from rota.api.identity.logins import Logins
-from rota.api.limits.values import Limits
+from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
+from rota.live.gpus.monitor import GpuMonitor
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.boot import Scheduling
@@ -39,7 +40,7 @@ class Service:
     """How the limits of tasks are enforced, for people."""
     truth: Truth
     """How forecasts compared with what happened."""
-    call_limits: Limits = field(default_factory=Limits)
+    call_limits: LimitsPart = field(default_factory=LimitsPart)
     """What each caller may take."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
@@ -49,6 +50,8 @@ class Service:
     logins: Logins
     more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
     """Counters of this world for Prometheus: by name, what is counted and how many."""
+    gpus: GpuMonitor | None = None
+    """The GPUs of this machine over time; None where the devices are no GPUs of this machine."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 

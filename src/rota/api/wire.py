@@ -178,8 +178,12 @@ def _range_out(span: TimeRange | None) -> Json:
     return {"earliest": moment(span.low_s), "usual": moment(span.median_s), "latest": moment(span.high_s)}
 
 
-def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
-    """Return a job's record as JSON, with its current reason from the engine; `whole` adds job file and nodes."""
+def job_out(row: Any, control: Control, *, whole: bool = False, shows_env: bool = True) -> Json:
+    """Return a job's record as JSON, with its current reason from the engine; `whole` adds job file and nodes.
+
+    Without `shows_env`, the values of its variables are masked: they come from its owner's shell and are not for
+    colleagues.
+    """
     live = control.state.jobs.get(row.id)
     spec = json.loads(row.spec)
     out: Json = {
@@ -207,7 +211,7 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         out["tasks"] = sum(slot.tasks for slot in live.held)
         out["gpus"] = live.gpus
     if whole:
-        out["spec"] = masked(spec)
+        out["spec"] = masked(spec, whole=not shows_env)
         out["nodes"] = []
         if live is not None:
             note = control.kept[row.id].not_suspended

@@ -97,6 +97,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.STUDY,
     ),
     CommandEntry(
+        name="gpus",
+        target="rota.cli.manager.gpus:gpus",
+        summary="Show what the GPUs do, or their idle hours by user.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="up",
         target="rota.cli.manager.up:up",
         summary="Start the manager of this machine.",

@@ -145,6 +145,7 @@ class ScenarioFile(FileModel):
     restart_cost: Cost = 0.0
     resume_cost: Cost = 0.0
     move_cost: Cost | None = None
+    resize_cost: Cost | None = None
     checkpoint_interval: Cost = 0.0
     checkpoint_time: Cost = 0.0
     load_time: Cost = 0.0
@@ -231,6 +232,7 @@ def scenario_from(options: Mapping[str, object], source: Path) -> Scenario:
             checkpoint_s=file.checkpoint_time,
             resume_s=file.resume_cost,
             move_s=file.move_cost,
+            resize_s=file.resize_cost,
             load_s=file.load_time,
             save_s=file.save_time,
         ),

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from rota.core.model.job import OPPORTUNISTIC
 from rota.files.document import read_document
 from rota.files.durations import Seconds
+from rota.files.gpu_part import GpuPart
 from rota.files.job_shape import MOST_PRIORITY, Bytes, Name
 from rota.files.shape import FileModel, checked
 
@@ -31,12 +32,15 @@ class LimitsPart(FileModel):
     requests_per_second: Rate = 100.0
     requests_burst: Most = 1000
     requests_at_once: Most = 6
+    """Requests of a token that are worked on together; others of it wait."""
     requests_waiting: Most = 64
     streams: Most = 64
+    """Followed logs, event streams and open pages of a token."""
     jobs_per_second: Rate = 20.0
     jobs_burst: Most = 10_000
     jobs_at_once: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 1000
     waiting_jobs: Most = 20_000
+    """Unfinished jobs of a token that do not run."""
     connections: Annotated[int, Field(strict=True, ge=8, le=60_000)] = 2000
     tasks: Most | None = None
     """Tasks without devices that run at once; without it, 16 for each CPU, at least 256."""
@@ -123,6 +127,7 @@ class UpFile(FileModel):
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     limits: LimitsPart = LimitsPart()
+    gpu: GpuPart = GpuPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:
@@ -152,6 +157,9 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
     for name in ("data", "tls_cert", "tls_key", "users", "oidc"):
         if isinstance(given.get(name), Path):
             given[name] = beside / given[name]
+    part = given.get("gpu")
+    if isinstance(part, GpuPart) and part.nvml is not None:
+        given["gpu"] = part.model_copy(update={"nvml": beside / part.nvml})
     accounts = given.get("accounts")
     if isinstance(accounts, str) and accounts not in ("names", "tokens"):
         given["accounts"] = str(beside / accounts)

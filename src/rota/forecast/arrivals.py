@@ -2,8 +2,9 @@
 
 Submissions that come together, such as the members of an array, are one batch. The time between batches is exponential
 with a rate that is itself uncertain; what a batch holds is that of a past one. How long its jobs run is what those ran,
-where that is known. Of the end of a stream of submissions only its age is known: it goes on for a multiple of that;
-after that, batches arrive at the rate of the whole past.
+where that is known. Of the end of a stream of submissions only its age is known. Seen from any moment of a stream, what
+is left of it is as likely longer as shorter than its age (Gott, 1993). The longer no batch has come, the likelier the
+stream has ended. After its end, batches arrive at the rate of the whole past.
 """
 
 from __future__ import annotations
@@ -25,15 +26,12 @@ TOGETHER_S = 1.0
 """Submissions of one owner that are closer than this belong together."""
 FEWEST = 4
 """Batches from which on a rate is known."""
-LATEST = 24
+LATEST = 48
 """How many of the latest batches tell the rate."""
 MOST_KINDS = 256
 """How many of the latest batches tell what arrives."""
 PAUSE = 12.0
 """A gap of so many times the usual one separates two streams of submissions."""
-LASTS = 0.5
-"""For how long a stream goes on, on average, relative to its age. Seen from any moment it would be 1 in the median; but
-jobs wait, and are asked about, when a stream has lasted long enough to fill the queue."""
 DRIFT = 0.25
 """Standard deviation of the logarithm by which the rate may change."""
 
@@ -56,8 +54,16 @@ class Arrivals:
         self._over_s = max(now_s - latest[0].at_s, 1e-3) if latest else 0.0
         self._age_s = max(now_s - stream[0].at_s, 1e-3) if stream else 0.0
         rest = len(self._batches) - len(stream)
+        self._has_ended = self._ended_share(latest) if self.is_known else 0.0
         self._later_rate = rest / (now_s - self._batches[0].at_s) if rest else 0.0
         """Batches per second of the whole past, once the present stream has ended."""
+
+    def _ended_share(self, latest: Sequence[_Batch]) -> float:
+        """Return how likely the stream has ended: no batch has come since, or the rate is by chance so low."""
+        rate = self._count / max(latest[-1].at_s - latest[0].at_s, 1e-3)
+        goes_on = math.exp(-min(rate * (self._now_s - latest[-1].at_s), 700.0))
+        ended = (1.0 - goes_on) / (rate * self._age_s)
+        return ended / (ended + goes_on)
 
     @property
     def is_known(self) -> bool:
@@ -81,8 +87,10 @@ class Arrivals:
         return chance.gammavariate(self._count, 1.0 / self._over_s) * math.exp(DRIFT * chance.gauss(0.0, 1.0))
 
     def lasts_s(self, chance: random.Random) -> float:
-        """Return for how long the present stream goes on."""
-        return chance.expovariate(1.0 / (LASTS * self._age_s))
+        """Return for how long the present stream goes on; 0 if it has ended in the silence since the last batch."""
+        if chance.random() < self._has_ended:
+            return 0.0
+        return self._age_s * (1.0 / max(chance.random(), 1e-6) - 1.0)
 
     @property
     def later_rate(self) -> float:

@@ -16,6 +16,8 @@ LATEST = 200
 """How many of the latest answers of a kind are used."""
 FEWEST_RESTARTED = 3
 """Restarted jobs from which on the cost of a restart is known."""
+MEDIAN_ERROR = 1.86
+"""The standard error of a median, relative to the median distance from it and the root of the number of samples."""
 _ANSWERS = {"started": "start", "stopped": "stop", "resumed": "resume", "resized": "resize", "moved": "move"}
 """The order that each event answers."""
 
@@ -30,7 +32,9 @@ class LearnedCosts:
     """From the order to stop a job until it has stopped, saving included."""
     resume_s: float | None = None
     move_s: float | None = None
-    """From the order to resize or move a job until it runs again."""
+    """From the order to move a job until it runs again."""
+    resize_s: float | None = None
+    """From the order to resize a job until it runs again."""
     restart_s: float | None = None
     """Run time that a restart adds to a job that saves its progress: it loads, and repeats what was not saved."""
 
@@ -46,6 +50,7 @@ class LearnedCosts:
             restart_s=restart_s + (stop_s if in_rounds else 0.0),
             resume_s=self.resume_s or 0.0,
             move_s=self.move_s,
+            resize_s=self.resize_s,
             checkpoint_interval_s=math.inf,
         )
 
@@ -55,12 +60,16 @@ class CostLearner:
 
     def __init__(self) -> None:
         self._ordered: dict[tuple[str, str], float] = {}
+        self._stopped: dict[str, float] = {}
+        """The work that jobs had saved when they were first stopped."""
         self._seen: dict[str, deque[float]] = {order: deque(maxlen=LATEST) for order in _ANSWERS.values()}
 
     def take(self, step: Mapping[str, Any]) -> None:
         """Take one step."""
         now_s = float(step["t"])
         for event in step["in"]:
+            if event["event"] == "stopped" and event.get("work"):
+                self._stopped.setdefault(event["job_id"], float(event["work"]))
             order = _ANSWERS.get(event["event"])
             if order is not None:
                 ordered_s = self._ordered.pop((order, event["job_id"]), None)
@@ -75,28 +84,57 @@ class CostLearner:
 
     def learned(self, past: Sequence[PastRun] = ()) -> LearnedCosts:
         """Return what is known; the cost of a restart follows from past runs."""
-        moves = [*self._seen["resize"], *self._seen["move"]]
         return LearnedCosts(
             startup_s=_median(self._seen["start"]),
             stop_s=_median(self._seen["stop"]),
             resume_s=_median(self._seen["resume"]),
-            move_s=_median(moves),
-            restart_s=restart_cost_s(past),
+            move_s=_median(self._seen["move"]),
+            resize_s=_median(self._seen["resize"]),
+            restart_s=restart_cost_s(past, self._stopped),
         )
 
 
-def restart_cost_s(past: Sequence[PastRun]) -> float | None:
-    """Return by how much a restart lengthens the runs of jobs that save: against those of the same name without one."""
-    undisturbed: dict[tuple[str, str, int], list[float]] = {}
+def restart_cost_s(past: Sequence[PastRun], stopped: Mapping[str, float] | None = None) -> float | None:
+    """Return by how much a restart lengthens the runs of jobs that save: against those of the same name without one.
+
+    Long jobs are stopped more often than short ones. A job that was first stopped after so much work (`stopped`, by
+    job) is therefore compared with runs that came as far. Only what exceeds the uncertainty of the median counts.
+    """
+    groups: dict[tuple[str, str, int], list[PastRun]] = {}
     for run in ended(past):
-        if not run.restarts:
-            undisturbed.setdefault(_alike(run), []).append(run.work_s or 0.0)
-    added = [
-        ((run.work_s or 0.0) - median(undisturbed[_alike(run)])) / run.restarts
-        for run in ended(past)
-        if run.restarts and _saves(run) and _alike(run) in undisturbed
-    ]
-    return max(median(added), 0.0) if len(added) >= FEWEST_RESTARTED else None
+        groups.setdefault(_alike(run), []).append(run)
+    added: list[float] = []
+    for runs in groups.values():
+        first_stop = {run.job.id: (stopped or {}).get(run.job.id, 0.0) for run in runs if run.restarts}
+        usual = _Survival([(first_stop.get(run.job.id, run.work_s or 0.0), not run.restarts) for run in runs])
+        for run in runs:
+            expected_s = usual.median_beyond(first_stop[run.job.id]) if run.restarts and _saves(run) else None
+            if expected_s is not None:
+                added.append(((run.work_s or 0.0) - expected_s) / run.restarts)
+    if len(added) < FEWEST_RESTARTED:
+        return None
+    middle_s = median(added)
+    apart_s = median(abs(each - middle_s) for each in added)
+    return max(middle_s - MEDIAN_ERROR * apart_s / math.sqrt(len(added)), 0.0)
+
+
+class _Survival:
+    """How many runs last how long, by the product-limit estimate: of a stopped run only a lower bound is known."""
+
+    def __init__(self, lengths: Sequence[tuple[float, bool]]) -> None:
+        """Take lengths, each with whether it is complete."""
+        self._steps: list[tuple[float, float]] = []
+        left, at_risk = 1.0, len(lengths)
+        for length_s, is_complete in sorted(lengths):
+            if is_complete:
+                left *= 1.0 - 1.0 / at_risk
+                self._steps.append((length_s, left))
+            at_risk -= 1
+
+    def median_beyond(self, least_s: float) -> float | None:
+        """Return the median length of runs that last longer than this; None where too few are known."""
+        left = min((share for length_s, share in self._steps if length_s <= least_s), default=1.0)
+        return next((length_s for length_s, share in self._steps if share <= left / 2.0 and length_s > least_s), None)
 
 
 def _saves(run: PastRun) -> bool:

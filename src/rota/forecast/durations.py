@@ -4,10 +4,12 @@ A job that declares an estimate (or a time limit) runs for a multiple of it; a j
 multiple of a second. Logarithms of multiples are grouped in levels: all jobs, those of the user, of the user and
 command, of the user and name (with and without its digits), of that size too; for a job of a new name, all jobs, those
 of its size, the user's of its size. The centre of a group is shrunk towards that of the group around it, by as much as
-the groups of that level differ less than the jobs in them do, so that one sample never outweighs a declaration. Around
-the centre lie the deviations seen in the group and in all groups of its level. Each forward run draws centres once,
-since all jobs of a group share that error, and a factor for all. A job that has already run for a while runs longer
-than that: distributions are conditional.
+the groups of that level differ less than the jobs in them do, so that one sample never outweighs a declaration. What
+a job declares and what like jobs ran for are weighed against each other: where declarations scatter more than the run
+times of like jobs, one that is longer than usual is less than fully believed. Around the centre lie the deviations seen
+in the group and in all groups of its level. Each forward run draws centres once, since all jobs of a group share that
+error, and a factor for all. A job that has already run for a while runs longer than that: distributions are
+conditional.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import accumulate
 
@@ -38,6 +40,10 @@ LEAST_HELD, MOST_HELD = 0.25, 8.0
 SMOOTH = 0.25
 """Width of the normal distribution around each deviation, relative to their spread."""
 LEAST_SPREAD = 0.01
+BELIEVED = 6.0
+"""How many samples count for a declaration to be believed in full."""
+REACH = 2.0
+"""Declarations are weighed within so many standard deviations of the usual one; beyond, nothing is known of them."""
 COMMON = 0.08
 """Standard deviation of the logarithm of an error that all jobs of a run share: nothing is quite as it was."""
 UNSURE = 1.3
@@ -81,31 +87,74 @@ class _DurationGroup:
 
     level: str
     logs: list[float] = field(default_factory=list)
+    declared: list[float] = field(default_factory=list)
+    """The logarithms of what each declared."""
     mean: float = 0.0
+    usual: float = 0.0
+    """The mean of what was declared."""
     seen: int = 0
 
     def close(self) -> None:
         self.seen = len(self.logs)
-        self.logs = self.logs[-MOST_SAMPLES:]
+        self.logs, self.declared = self.logs[-MOST_SAMPLES:], self.declared[-MOST_SAMPLES:]
         self.mean = math.fsum(self.logs) / len(self.logs)
+        self.usual = math.fsum(self.declared) / len(self.declared)
+
+    def residuals(self, doubt: float) -> list[float]:
+        """Return how far each lies from the centre, given what it declared."""
+        return [
+            log - self.mean + doubt * (declared - self.usual)
+            for log, declared in zip(self.logs, self.declared, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Belief:
+    """How much shorter a job is expected to run than it declares, if it declares more than is usual."""
+
+    usual: float
+    doubt: float
+    reach: float
+
+    def shift(self, declared: float) -> float:
+        """Return what to add to the centre."""
+        return -self.doubt * min(max(declared - self.usual, -self.reach), self.reach)
 
 
 @dataclass(slots=True)
 class _LevelSpread:
     """How far the jobs of a group lie apart, over all groups of a level."""
 
+    groups: list[_DurationGroup] = field(default_factory=list)
+    doubt: float = 0.0
+    """By which part of its distance from the usual declaration one is not believed."""
+    reach: float = 0.0
+    """The largest distance that is weighed."""
     squares: float = 0.0
     freedom: float = 0.0
     deviations: list[float] = field(default_factory=list)
 
-    def add(self, group: _DurationGroup) -> None:
-        count = len(group.logs)
-        if count > 1:
-            stretch = math.sqrt(count / (count - 1))
-            apart = [(each - group.mean) * stretch for each in group.logs]
-            self.deviations += apart
-            self.squares += math.fsum(each * each for each in apart) * (count - 1) / count
-            self.freedom += count - 1
+    def close(self) -> None:
+        """Learn from the groups: a line through the multiples of each over what was declared."""
+        several = [group for group in self.groups if len(group.logs) > 1]
+        self.freedom = float(sum(len(group.logs) - 1 for group in several))
+        across = along = 0.0
+        for group in several:
+            apart = [each - group.usual for each in group.declared]
+            along += math.fsum(each * each for each in apart)
+            across += math.fsum(x * (y - group.mean) for x, y in zip(apart, group.logs, strict=True))
+        if along > LEAST_SPREAD**2 * self.freedom:
+            self.doubt = min(max(-across / along, 0.0), 1.0) * self.freedom / (self.freedom + BELIEVED)
+            self.reach = REACH * math.sqrt(along / self.freedom)
+        for group in several:
+            count = len(group.logs)
+            apart = group.residuals(self.doubt)
+            self.deviations += [each * math.sqrt(count / (count - 1)) for each in apart]
+            self.squares += math.fsum(each * each for each in apart)
+
+    def belief(self, group: _DurationGroup, part: float) -> _Belief:
+        """Return how the centre follows from what a job declares, for a part of it."""
+        return _Belief(group.usual, self.doubt * part, self.reach)
 
     def within(self, prior: float, *, is_vague: bool) -> float:
         """Return the standard deviation in a group; a vague prior counts the less the more was seen."""
@@ -123,20 +172,21 @@ class _Mixture:
     offsets: list[float]
     total: list[float]
     width: float
+    beliefs: tuple[_Belief, ...]
 
-    def middle(self, run: int) -> float:
-        """Return the centre in a run."""
+    def middle(self, run: int, declared: float) -> float:
+        """Return the centre in a run, of jobs that declare so much."""
         common = COMMON * normal_at(uniforms(run, "common")[0])
-        return self.centre + common + self.unsure * normal_at(uniforms(run, self.key)[0])
+        centre = self.centre + math.fsum(each.shift(declared) for each in self.beliefs)
+        return centre + common + self.unsure * normal_at(uniforms(run, self.key)[0])
 
-    def draw(self, run: int, share: float, place: float) -> float:
+    def draw(self, middle: float, share: float, place: float) -> float:
         """Return the logarithm at two uniform numbers: one chooses the part, one the place in it."""
         at = min(bisect_right(self.total, share * self.total[-1]), len(self.offsets) - 1)
-        return self.middle(run) + self.offsets[at] + self.width * normal_at(place)
+        return middle + self.offsets[at] + self.width * normal_at(place)
 
-    def draw_beyond(self, run: int, least: float, share: float, place: float) -> float:
+    def draw_beyond(self, middle: float, least: float, share: float, place: float) -> float:
         """Return the same, known to exceed `least`; the centre is the likelier the better it agrees with that."""
-        middle = self.middle(run)
         lower = [0.0, *self.total[:-1]]
         weights = [
             (upper - below) * beyond((least - middle - offset) / self.width)
@@ -164,7 +214,9 @@ class RunTimes:
         for group in self._groups.values():
             group.close()
         for key, group in self._groups.items():
-            self._levels.setdefault((_base_of(key), group.level), _LevelSpread()).add(group)
+            self._levels.setdefault((_base_of(key), group.level), _LevelSpread()).groups.append(group)
+        for level in self._levels.values():
+            level.close()
 
     def _learn(self, run: PastRun) -> None:
         assert run.work_s is not None
@@ -174,7 +226,9 @@ class RunTimes:
             scale = _scale(run.job, base)
             if scale is not None:
                 for key, level in dict.fromkeys((*_by_name(run, base), *_by_size(run, base))):
-                    self._groups.setdefault(key, _DurationGroup(level)).logs.append(seconds - math.log(scale))
+                    group = self._groups.setdefault(key, _DurationGroup(level))
+                    group.logs.append(seconds - math.log(scale))
+                    group.declared.append(math.log(scale))
 
     def known(self, job: Job, command: str = "") -> KnownFrom:
         """Return what the run time of a job is known from."""
@@ -189,10 +243,11 @@ class RunTimes:
         base = _base(job)
         scale = _scale(job, base) or 1.0
         mixture = self._mixture(job, command, base)
+        middle = mixture.middle(run, math.log(scale))
         share, place = uniforms(run, job.id)
         if done_s <= 0:
-            return scale * _exp(mixture.draw(run, share, place))
-        return max(scale * _exp(mixture.draw_beyond(run, math.log(done_s / scale), share, place)), done_s)
+            return scale * _exp(mixture.draw(middle, share, place))
+        return max(scale * _exp(mixture.draw_beyond(middle, math.log(done_s / scale), share, place)), done_s)
 
     def _mixture(self, job: Job, command: str, base: _Base) -> _Mixture:
         key = (base, job.user or job.tenant, job.name, command, job.gpu_milli)
@@ -217,6 +272,7 @@ class RunTimes:
         centre, unsure = base.mean, 0.6 * base.spread
         offsets, weights = [0.0], [1.0]
         width = base.spread
+        beliefs: list[_Belief] = []
         around: _DurationGroup | None = None
         for _, group in chain:
             level = self._levels[base, group.level]
@@ -227,10 +283,12 @@ class RunTimes:
             centre = (count * group.mean + held * centre) / (count + held)
             unsure = UNSURE * within / math.sqrt(count + held)
             offsets, weights = _deviations(group, level, within)
+            beliefs = [replace(each, doubt=each.doubt * held / (count + held)) for each in beliefs]
+            beliefs.append(level.belief(group, count / (count + held)))
             width = max(SMOOTH * within, LEAST_SPREAD)
             around = group
         key = repr(chain[-1][0]) if chain else base.name
-        return _Mixture(key, centre, unsure, offsets, list(accumulate(weights)), width)
+        return _Mixture(key, centre, unsure, offsets, list(accumulate(weights)), width, tuple(beliefs))
 
     def _held_by(self, base: _Base, level: str, around: _DurationGroup, within: float) -> float:
         """Return how many samples of a group its surroundings count as: variance in groups over that between them."""
@@ -253,7 +311,7 @@ def _held_by_prior(base: _Base, within: float) -> float:
 
 def _deviations(group: _DurationGroup, level: _LevelSpread, within: float) -> tuple[list[float], list[float]]:
     """Return where jobs lie around the centre of their group, with weights: as in the group, and as in its level."""
-    own = [each - group.mean for each in group.logs]
+    own = group.residuals(level.doubt)
     others = level.deviations[-MOST_DEVIATIONS:]
     offsets, weights = list(own), [1.0] * len(own)
     if others:

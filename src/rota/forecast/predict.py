@@ -186,13 +186,19 @@ def _summary(
     basis = _basis(state, question, assumed, results)
     if waits and all(math.isinf(start) for start in starts):
         return Forecast(made_s=state.now_s, basis=basis, reason=_never(state, question))
-    if reason is None and not basis.known:
+    start = time_range(starts, state.now_s) if waits else None
+    end = None if all(math.isinf(end) for end in ends) else time_range(ends, state.now_s)
+    if start is not None and start.median_s is None:
+        reason = NoForecast.NEVER_STARTS
+    elif end is None or end.median_s is None:
+        reason = NoForecast.NEVER_ENDS
+    elif reason is None and not basis.known:
         reason = NoForecast.UNKNOWN
     return Forecast(
         made_s=state.now_s,
         position=median_low(len(each.ahead) for each in results) + 1 if waits else 0,
-        start=time_range(starts, state.now_s) if waits else None,
-        end=None if all(math.isinf(end) for end in ends) else time_range(ends, state.now_s),
+        start=start,
+        end=end,
         basis=basis,
         reason=reason,
         starts_s=starts if waits else (),

@@ -71,7 +71,7 @@ def at_reference(run: PastRun, speed: SpeedModel, type_of: Mapping[str, DeviceTy
     on = run.ran_on
     factor = speed.type_speed.get(type_of.get(on.node, DeviceType("")), 1.0)
     if run.job.elastic is not None:
-        factor *= (on.tasks / run.job.roles[0].count) ** speed.scaling
+        factor *= _size(run) ** (speed.scaling - 1.0)  # drivers count work in proportion to the size
     if on.shared and not _is_fraction(run.job):
         factor *= speed.device_neighbour
     return replace(run, work_s=run.work_s * factor)
@@ -104,7 +104,8 @@ def _scaling(runs: Sequence[PastRun]) -> float:
     """Return the power of its size by which an elastic job's speed grows: a line through logarithms of like runs."""
     groups: dict[Hashable, list[tuple[float, float]]] = {}
     for run in runs:
-        point = (math.log(_on(run).tasks), math.log(max(run.work_s or 0.0, 1e-3)))
+        seconds = (run.work_s or 0.0) / _size(run)
+        point = (math.log(_on(run).tasks), math.log(max(seconds, 1e-3)))
         groups.setdefault((run.job.user, run.job.name), []).append(point)
     across = squares = 0.0
     count = 0
@@ -116,6 +117,11 @@ def _scaling(runs: Sequence[PastRun]) -> float:
     if count < 2 * FEWEST or not squares:
         return SpeedModel().scaling
     return min(max(-across / squares, 0.0), 1.0)
+
+
+def _size(run: PastRun) -> float:
+    """Return the size of a run, relative to what its job asks for."""
+    return _on(run).tasks / run.job.roles[0].count
 
 
 def _on(run: PastRun) -> RanOn:

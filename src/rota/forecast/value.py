@@ -38,6 +38,7 @@ class NoForecast(Enum):
     CANCELLED = "it is being cancelled"
     BLOCKED = "it depends on a job that is held or can't start"
     NEVER_STARTS = "it is not expected to start within a month, as things are"
+    NEVER_ENDS = "it is not expected to end within a month, as things are"
     UNKNOWN = "not enough is known: neither estimates nor past runs tell how long the jobs ahead run"
     NO_TIME = "there are too many jobs ahead to run forward in time"
 

@@ -30,6 +30,7 @@ def _facts(scenario: Scenario) -> dict[str, str]:
         "restart cost": f"{costs.restart_s:g} s",
         "resume cost": f"{costs.resume_s:g} s" if costs.resume_s else None,
         "move cost": None if costs.move_s is None else f"{costs.move_s:g} s",
+        "resize cost": None if costs.resize_s is None else f"{costs.resize_s:g} s",
         "checkpoint interval": f"{costs.checkpoint_interval_s:g} s",
         "checkpoint time": f"{costs.checkpoint_s:g} s",
         "load time": f"{costs.load_s:g} s",

@@ -21,6 +21,8 @@ from rota.scenario.scenario import ClusterChange, FaultRates, Scenario
 Json = dict[str, Any]
 _PLAIN = ("trace", "format", "jobs", "skip_bad_lines", "skip_oversized", "reference", "faults")
 _OTHER_COSTS = tuple(field.name for field in dataclasses.fields(Costs) if field.name != "restart_s")
+_OWN_COSTS = ("move_s", "resize_s")
+"""Costs that are as a restart unless given, so that 0 says something."""
 
 
 def encode_scenario(scenario: Scenario) -> Json:
@@ -40,11 +42,11 @@ def encode_scenario(scenario: Scenario) -> Json:
         "estimate": None if scenario.estimate is None else scenario.estimate.encode(),
         "speed": encode_speed(scenario.speed),
         **{name: getattr(scenario, name) for name in _PLAIN},
-        **{name: _number(getattr(scenario.costs, name)) for name in _OTHER_COSTS if name != "move_s"},
+        **{name: _number(getattr(scenario.costs, name)) for name in _OTHER_COSTS if name not in _OWN_COSTS},
     }
     value |= {name: given for name, given in optional.items() if given}
-    if scenario.costs.move_s is not None:
-        value["move_s"] = scenario.costs.move_s
+    own_costs = {name: getattr(scenario.costs, name) for name in _OWN_COSTS}
+    value |= {name: cost_s for name, cost_s in own_costs.items() if cost_s is not None}
     if scenario.fault_rates is not None:
         value["mttf_s"] = scenario.fault_rates.mean_time_to_failure_s
         value["mttr_s"] = scenario.fault_rates.mean_time_to_repair_s

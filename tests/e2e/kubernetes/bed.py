@@ -29,7 +29,7 @@ Json = dict[str, Any]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "kubernetes"
 BUILD = Path(__file__).parent / "build"
 NEEDED = ("etcd", "kube-apiserver")
-USERS = 40
+USERS = 60
 """Identities without any right, `user-0` and so on, for tests to give rights to."""
 
 
@@ -160,7 +160,7 @@ class Kube:
 
     def path_of(self, value: Json) -> str:
         version, kind = value["apiVersion"], value["kind"]
-        plural = {"NetworkPolicy": "networkpolicies", "PriorityClass": "priorityclasses"}.get(kind, kind.lower() + "s")
+        plural = _PLURALS.get(kind, kind.lower() + "s")
         where = "" if kind in _CLUSTERED else f"/namespaces/{value['metadata'].get('namespace', 'default')}"
         return f"/{'api' if version == 'v1' else 'apis'}/{version}{where}/{plural}"
 
@@ -168,8 +168,17 @@ class Kube:
         self._http.close()
 
 
+_PLURALS = {
+    "NetworkPolicy": "networkpolicies",
+    "PriorityClass": "priorityclasses",
+    "Topology": "topologies",
+    "SchedulingPolicy": "schedulingpolicies",
+}
 _CLUSTERED = frozenset(
-    {"Namespace", "Node", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "PriorityClass"}
+    {
+        *("Namespace", "Node", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "PriorityClass"),
+        *("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Topology", "SchedulingPolicy"),
+    }
 )
 
 

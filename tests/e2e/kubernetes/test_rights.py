@@ -19,6 +19,7 @@ from rota.core.errors import RotaError
 from rota.drivers.kubernetes.api.client import Api, MissingRight
 from rota.drivers.kubernetes.api.connection import connect
 from rota.drivers.kubernetes.api.rights import Right, all_rights, check_rights, missing_rights
+from rota.drivers.kubernetes.install.webhooks import webhook_configurations
 from rota.sdk.client import Client
 
 pytestmark = pytest.mark.slow
@@ -152,13 +153,19 @@ def test_every_printed_right_is_used(
         managed.admin.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}")
     managed.admin.make(pod("lead", 0, namespace=NAMESPACE, schedulerName="someone-else", nodeName="n1"))
     monkeypatch.setenv("POD_NAME", "lead")
+    for value in webhook_configurations(NAMESPACE):
+        managed.admin.make(value)
+    webhook = ["--admission-port", "0", "--admission-url", "https://127.0.0.1:0", "--certificate-life", "9s"]
     before = len(managed.audited())
-    replica = launch(managed, options=["--port", "0"])
+    replica = launch(managed, options=["--port", "0", *webhook])
 
     for version, kind in OTHERS:
         managed.admin.make(made_by(version, kind))
     group = {"apiVersion": "rota.dev/v1alpha1", "kind": "PodGroup", "metadata": {"name": "group"}}
     managed.admin.make({**group, "spec": {"minMember": 1}})
+    own = {"apiVersion": "rota.dev/v1alpha1", "metadata": {"name": "default"}}
+    for kind in ("Queue", "Topology", "SchedulingPolicy"):
+        managed.admin.make({**own, "kind": kind, "spec": {"linger": "5s"} if kind == "SchedulingPolicy" else {}})
     managed.admin.make(pod("grouped", 0, labels={"rota.dev/pod-group": "group"}))
     managed.admin.make(job("ends", 1, 1, notes={"rota.dev/time-limit": "1"}))
     managed.admin.make(pod("waits", 8))
@@ -176,4 +183,8 @@ def test_every_printed_right_is_used(
     replica.stop()  # watches are on record once they have ended
     with contextlib.suppress(AssertionError):
         eventually(lambda: not unused(), within_s=5)
+    for value in webhook_configurations(NAMESPACE):
+        managed.admin.delete(f"{managed.admin.path_of(value)}/rota")
+    for path in ("namespaces/default/queues", "topologies", "schedulingpolicies"):
+        managed.admin.delete(f"/apis/rota.dev/v1alpha1/{path}")
     assert unused() == []

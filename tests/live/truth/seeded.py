@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Any
 
 from rota.store.forecasts import StoredForecast, StoredRange
 from rota.store.records import Records, WriteBatch
 
 DAY_S = 86400.0
+
+
+def stored(*, start: StoredRange | None = None, made_s: float = 0.0, **more: Any) -> StoredForecast:
+    """Return a forecast at submission of a small job; `more` names other fields."""
+    fields: dict[str, Any] = {
+        "job_id": "1",
+        "tenant": "default",
+        "cause": "submission",
+        "policy": "fifo",
+        "basis": "declared",
+        "gpus": 1.0,
+        "end": None,
+    }
+    return StoredForecast(**(fields | more), made_s=made_s, start=start)
 
 
 def seeded(count: int, *, days: float = 1.0, seed: int = 1, policy: str = "priority") -> list[StoredForecast]:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from builders import job
+from builders import World, job
+from rota.core.engine.engine import Engine
+from rota.core.messages.events import JobArrived
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import JobId
-from rota.drivers.simulator.study import Setting, simulate
-from rota.live.truth.attribution import Assumption, Hindsight, PastQuestion, explain
+from rota.core.model.job import DeviceType, Job, JobId
+from rota.drivers.simulator.study import Setting, scheduler, simulate
+from rota.forecast.past import RanOn
+from rota.live.truth.attribution import Assumption, Hindsight, PastQuestion, TrueJob, explain
 from rota.live.workers.attribution_worker import moments, true_jobs
 from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, JournalWriter
@@ -76,3 +79,39 @@ def test_arrivals_that_overtake_explain_the_error(tmp_path: Path) -> None:
     assert rows["arrivals"].explains > 0.5
     assert rows["arrivals"].explains > rows["durations"].explains
     assert rows["all of them"].median_error == pytest.approx(0.0, abs=0.02)
+
+
+def test_speeds_that_were_seen_too_late_explain_the_error() -> None:
+    """The only node is slow. Before the forecast, like jobs ran on a fast one; later runs show the difference."""
+    world = World(gpus=1, policy="fifo")
+    for name in ("runs", "waits"):
+        arrived = JobArrived(job(name, gpus=1, name="train", user="ann"))
+        world.settle(world.engine.step(world.now_s, [arrived]))
+
+    def ended(name: str, node: str, submit_s: float, work_s: float) -> TrueJob:
+        asked: Job = job(name, gpus=1, name="train", user="ann")
+        end_s = submit_s + work_s
+        return TrueJob(
+            job=asked,
+            submit_s=submit_s,
+            start_s=submit_s,
+            end_s=end_s,
+            work_s=work_s,
+            ran_on=RanOn(node=node, tasks=1),
+        )
+
+    known = [ended(f"old{at}", "n9", -1000.0 + 10 * at, 100.0) for at in range(8)]
+    later = [ended(f"new{at}", "n1", 5000.0 + 10 * at, 200.0) for at in range(8)]
+    hindsight = Hindsight([*known, *later], {"n1": DeviceType("gpu"), "n9": DeviceType("fast")})
+
+    def copy() -> Engine:
+        built, alloc, _ = scheduler("fifo", Setting(cluster=world.cluster))
+        return world.engine.fork(built, allocator=alloc)
+
+    asked = PastQuestion(job_id=JobId("waits"), made_s=world.now_s, started_s=world.now_s + 200.0)
+    rows = {row.assumption: row for row in explain(iter([(asked, world.engine, copy)]), hindsight)}
+
+    assert rows[Assumption.NONE.value].median_error == pytest.approx(0.5, abs=0.15)
+    assert rows["speeds"].median_error == pytest.approx(0.0, abs=0.15)
+    assert rows["speeds"].explains is not None
+    assert rows["speeds"].explains > 0.6

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from live.truth.seeded import stored
 from rota.live.truth.calibration import (
     BEYOND,
     LEAST_STEP,
@@ -31,18 +32,8 @@ def predicted(median_s: float = 100.0, low_s: float = 90.0, high_s: float | None
 def kept(
     actual_s: float, *, made_s: float = 0.0, policy: str = "fifo", span: StoredRange | None = None
 ) -> StoredForecast:
-    return StoredForecast(
-        job_id="1",
-        tenant="default",
-        cause="submission",
-        policy=policy,
-        basis="declared",
-        gpus=1.0,
-        made_s=made_s,
-        start=span or predicted(made_s + 100.0, made_s + 90.0, made_s + 110.0),
-        end=None,
-        started_s=actual_s,
-    )
+    start = span or predicted(made_s + 100.0, made_s + 90.0, made_s + 110.0)
+    return stored(start=start, made_s=made_s, policy=policy, started_s=actual_s)
 
 
 @given(st.lists(st.floats(0.0, MOST / 2), min_size=1, max_size=400))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from live.truth.seeded import stored
 from rota.core.engine.driver import ExitDetail
 from rota.core.messages.events import End, JobArrived, JobEnded
 from rota.core.model.cluster import Cluster
@@ -153,19 +154,7 @@ def test_hypothetical_job_is_not_kept(records: Records) -> None:
 def test_given_range_is_wider_once_starts_were_missed(records: Records) -> None:
     """Forty starts came twice as late as predicted before this manager started."""
     span = StoredRange(median_s=100.0, low_s=90.0, high_s=110.0, given_low_s=90.0, given_high_s=110.0)
-    kept = StoredForecast(
-        job_id="old",
-        tenant="default",
-        cause="submission",
-        policy="fifo",
-        basis="declared",
-        gpus=1.0,
-        made_s=0.0,
-        start=span,
-        end=None,
-        state="succeeded",
-        started_s=200.0,
-    )
+    kept = stored(start=span, job_id="old", state="succeeded", started_s=200.0)
     records.write(WriteBatch(forecasts=[kept.encode() for _ in range(40)]))()
 
     async def scene() -> None:
@@ -210,20 +199,7 @@ def test_outcome_that_a_crash_came_before_is_scored_at_the_next_start(records: R
 
 
 def test_retention_deletes_old_forecasts_and_the_oldest_of_too_many(records: Records) -> None:
-    rows = [
-        StoredForecast(
-            job_id=str(number),
-            tenant="default",
-            cause="asked",
-            policy="fifo",
-            basis="declared",
-            gpus=1.0,
-            made_s=float(number),
-            start=None,
-            end=None,
-        ).encode()
-        for number in range(10)
-    ]
+    rows = [stored(job_id=str(number), cause="asked", made_s=float(number)).encode() for number in range(10)]
     records.write(WriteBatch(forecasts=rows))()
 
     records.forecasts.drop_before(3.0)

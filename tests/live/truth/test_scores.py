@@ -6,22 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from live.truth.seeded import stored
 from rota.live.truth.scores import ScoredMoment, by_horizon, by_size, percentile, rows_by, score, summary
 from rota.live.truth.summary import tables_of
-from rota.store.forecasts import StoredForecast, StoredRange
+from rota.store.forecasts import StoredRange
 
 SPAN = StoredRange(median_s=200.0, low_s=190.0, high_s=210.0, given_low_s=180.0, given_high_s=230.0)
-KEPT = StoredForecast(
-    job_id="1",
-    tenant="default",
-    cause="submission",
-    policy="fifo",
-    basis="declared",
-    gpus=4.0,
-    made_s=100.0,
-    start=SPAN,
-    end=None,
-)
+KEPT = stored(start=SPAN, made_s=100.0, gpus=4.0)
 
 
 def scored(started_s: float | None, *, now_s: float = 1000.0, **more: object) -> object:

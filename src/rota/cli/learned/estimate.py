@@ -216,30 +216,26 @@ def _wasted(rows: Sequence[Mapping[str, Any]], days: float) -> str:
     return f"{askers} asked for at least twice what they used in {when}; not used: {', '.join(parts)}"
 
 
-def _percent(part: float) -> str:
-    return f"{part:.1%}"
-
-
 _SCORE_COLUMNS = (
     Column(key="split"),
     Column(key="label"),
     Column(key="runs", right=True),
-    Column(key="median_error", title="median error", show=_percent, right=True),
-    Column(key="p90_error", title="nine in ten", show=_percent, right=True),
-    Column(key="rmsre", title="rMSRE", show=_percent, right=True),
-    Column(key="o_err", title="O-err", show=_percent, right=True),
-    Column(key="bom_err", title="BoM-err", show=_percent, right=True),
+    Column(key="median_error", title="median error", show=human.percent, right=True),
+    Column(key="p90_error", title="nine in ten", show=human.percent, right=True),
+    Column(key="rmsre", title="rMSRE", show=human.percent, right=True),
+    Column(key="o_err", title="O-err", show=human.percent, right=True),
+    Column(key="bom_err", title="BoM-err", show=human.percent, right=True),
     Column(key="bom_model", title="best of models", wide=True),
-    Column(key="coverage", show=_percent, right=True),
+    Column(key="coverage", show=human.percent, right=True),
     Column(key="interval_ratio", title="high/low", show=lambda ratio: f"{ratio:.2f}", right=True),
-    Column(key="forest_error", title="forest alone", show=_percent, right=True),
-    Column(key="white_box_error", title="white box alone", show=_percent, right=True),
+    Column(key="forest_error", title="forest alone", show=human.percent, right=True),
+    Column(key="white_box_error", title="white box alone", show=human.percent, right=True),
 )
 _CURVE_COLUMNS = (
     Column(key="kind"),
     Column(key="points", right=True),
     Column(key="curve"),
-    Column(key="error", title="held-out error", show=_percent, right=True),
+    Column(key="error", title="held-out error", show=human.percent, right=True),
 )
 _OVER_COLUMNS = (
     Column(key="id", title="job"),
@@ -262,13 +258,13 @@ _TRUST_COLUMNS = (
     Column(key="label"),
     Column(key="kind"),
     Column(key="runs", right=True),
-    Column(key="median_error", title="median error", show=_percent, right=True),
+    Column(key="median_error", title="median error", show=human.percent, right=True),
 )
 _ESTIMATE_COLUMNS = (
     Column(key="label"),
     Column(key="value", title="estimate", show=lambda value: f"{value:,.4g}", right=True),
     Column(key="low", show=lambda value: f"{value:,.4g}", right=True),
     Column(key="high", show=lambda value: f"{value:,.4g}", right=True),
-    Column(key="error", title="measured error", show=_percent, right=True),
+    Column(key="error", title="measured error", show=human.percent, right=True),
     Column(key="trusted", show=lambda yes: "yes" if yes else "no"),
 )

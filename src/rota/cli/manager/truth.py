@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.human import percent
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
@@ -36,10 +37,6 @@ class TruthMoment(Enum):
     END = "end"
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}%"
-
-
 def _signed(value: float) -> str:
     return f"{100 * value:+.1f}%"
 
@@ -53,12 +50,12 @@ COLUMNS = (
     Column(key="group"),
     Column(key="forecasts", right=True),
     Column(key="overdue", right=True),
-    Column(key="coverage", title="in 90% range", right=True, show=_percent),
-    Column(key="coverage_uncalibrated", title="uncalibrated", right=True, show=_percent, wide=True),
-    Column(key="median_error", title="median error", right=True, show=_percent),
-    Column(key="p90_error", title="p90 error", right=True, show=_percent),
+    Column(key="coverage", title="in 90% range", right=True, show=percent),
+    Column(key="coverage_uncalibrated", title="uncalibrated", right=True, show=percent, wide=True),
+    Column(key="median_error", title="median error", right=True, show=percent),
+    Column(key="p90_error", title="p90 error", right=True, show=percent),
     Column(key="lateness", right=True, show=_signed, wide=True),
-    Column(key="width", title="range/wait", right=True, show=_percent, wide=True),
+    Column(key="width", title="range/wait", right=True, show=percent, wide=True),
 )
 SIDES = (
     Column(key="what"),
@@ -69,14 +66,14 @@ SIDES = (
     Column(key="p99_jct_s", title="p99 s", right=True, show=_seconds),
     Column(key="avg_wait_s", title="mean wait s", right=True, show=_seconds),
     Column(key="preemptions", right=True),
-    Column(key="error_bar", title="error bar", right=True, show=lambda value: f"± {_percent(value)}"),
+    Column(key="error_bar", title="error bar", right=True, show=lambda value: f"± {percent(value)}"),
 )
 CAUSES = (
     Column(key="assumption", title="replaced by what happened"),
     Column(key="forecasts", right=True),
-    Column(key="median_error", title="median error", right=True, show=_percent),
-    Column(key="mean_error", title="mean error", right=True, show=_percent),
-    Column(key="explains", right=True, show=_percent),
+    Column(key="median_error", title="median error", right=True, show=percent),
+    Column(key="mean_error", title="mean error", right=True, show=percent),
+    Column(key="explains", right=True, show=percent),
 )
 
 
@@ -166,8 +163,8 @@ def _show_sides(answer: Json, output: OutputFormat) -> None:
     else:
         echo(
             f"the simulation of the present policy is {_signed(error['metrics']['avg_jct_s'] or 0.0)} off in mean "
-            f"completion; per job {_percent(error['per_job_median'])} in the median and "
-            f"{_percent(error['per_job_p90'])} at the 90th percentile, over {error['jobs']:,} jobs"
+            f"completion; per job {percent(error['per_job_median'])} in the median and "
+            f"{percent(error['per_job_p90'])} at the 90th percentile, over {error['jobs']:,} jobs"
         )
 
 

@@ -87,6 +87,9 @@ class SimOptions:
     restart_cost: Annotated[float, _time("Time lost at every start but the first.")] = 0.0
     resume_cost: Annotated[float, _time("Time lost whenever a suspended job is resumed.")] = 0.0
     move_cost: Annotated[float | None, _time("Time lost whenever a job is moved; as a restart unless given.")] = None
+    resize_cost: Annotated[float | None, _time("Time lost whenever a job is resized; as a restart unless given.")] = (
+        None
+    )
     checkpoint_interval: Annotated[
         float, _time("Running time that a node failure can undo; 0: none; inf: never saved, a stopped job starts over.")
     ] = 0.0

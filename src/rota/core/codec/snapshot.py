@@ -42,8 +42,10 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
     ("demoted", False),
     ("overhead_s", 0.0),
     ("lost_work", 0.0),
+    ("undone", 0),
     ("scattered_s", 0.0),
     ("memo", None),
+    ("reported", None),
 )
 """Fields that are values already, and what need not be written because it is the rule."""
 

@@ -2,7 +2,8 @@
 
 A draft carries one guard. A mechanism asks `draft.may_preempt(job)` wherever it chooses a job to stop, to move or to
 resize; tenancy does not ask when it reclaims what a tenant only borrowed. The guard of a simulation protects no job
-unless it is asked for, so that published policies behave as published.
+unless it is asked for, so that published policies behave as published. One thing every guard ensures: jobs that start
+over do not displace each other for ever.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from rota.core.state.phases import Phase
 
 _BEGUN = frozenset(range(Phase.STARTING, Phase.MOVING + 1))
 """Phases of a job that has tasks and no order to leave: from its start, suspended or not."""
+FREE_LOSSES = 4
+"""How often work of a job may be undone before it is protected for the sake of progress."""
 _MOST_DOUBLINGS = 40
 """Beyond this the protected time exceeds any life of a cluster, and powers of it any float."""
 
@@ -33,11 +36,14 @@ def accepts_preemption(job: Job) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionGuard:
-    """Rules of protection. The default protects no job.
+    """Rules of protection. The default protects no job, as long as all make progress.
 
     A job that loses its work when it is stopped is protected for `min_run_s * growth ** n` seconds after its n-th
     preemption. It is therefore stopped at most `1 + log(T / min_run_s, growth)` times, where T is its run time. A job
     that saves its work is protected for `min_run_s * (1 + n)` seconds, which exceeds any cost of a restart in the end.
+
+    With every guard, a job whose work was undone more than `FREE_LOSSES` times is protected for as long as it ran
+    before, twice as long after each further loss. It therefore ends, whatever the policy does.
     """
 
     protects_unsaved: bool = False
@@ -55,13 +61,18 @@ class PreemptionGuard:
 
     @property
     def is_open(self) -> bool:
-        """Whether it protects no job at all."""
+        """Whether it protects no job that makes progress."""
         return not self.protects_unsaved and not self.min_run_s
 
     def protected_until_s(self, live: LiveJob) -> float:
         """Return until when a job must not be stopped: -inf if it may be now, inf if it must never be."""
-        if self.is_open or live.phase not in _BEGUN:
+        if live.phase not in _BEGUN:
             return -math.inf
+        progress_s = live.since_s + _for_progress_s(live) if live.undone > FREE_LOSSES else -math.inf
+        return progress_s if self.is_open else max(self._asked_for_s(live), progress_s)
+
+    def _asked_for_s(self, live: LiveJob) -> float:
+        """Return until when the rules protect a job that has begun."""
         job = live.job
         saves = can_resume(job)
         if self.protects_unsaved and not saves and not accepts_preemption(job):
@@ -71,5 +82,11 @@ class PreemptionGuard:
         return live.since_s + self.min_run_s * grown
 
 
+def _for_progress_s(live: LiveJob) -> float:
+    """Return for how long a job whose work was undone must run: as long as before, twice with each further loss."""
+    lost_s = live.lost_work / live.nominal_rate / live.undone
+    return lost_s * 2.0 ** min(live.undone - FREE_LOSSES, _MOST_DOUBLINGS)
+
+
 OPEN = PreemptionGuard()
-"""The guard that protects no job."""
+"""The guard that protects only what makes no progress otherwise."""

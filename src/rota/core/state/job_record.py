@@ -40,6 +40,10 @@ class JobView(Protocol):
         """What the policy wants to remember of this job."""
 
     @property
+    def reported(self) -> float | None:
+        """The fraction of its steps that the job last said it had done."""
+
+    @property
     def gpus(self) -> float:
         """Devices that it holds, or would at full size."""
 
@@ -94,6 +98,7 @@ class LiveJob:
         "preemptions",
         "ran_s",
         "rate",
+        "reported",
         "restarts",
         "retry_s",
         "run_milli",
@@ -106,6 +111,7 @@ class LiveJob:
         "submitted_s",
         "suspended_on",
         "suspensions",
+        "undone",
         "unmet",
         "wait_code",
         "work",
@@ -153,12 +159,16 @@ class LiveJob:
         self.suspensions = 0
         self.moves = 0
         self.restarts = 0
+        self.undone = 0
+        """Preemptions that undid work."""
         self.overhead_s = 0.0
         self.lost_work = 0.0
         self.scattered_s = 0.0
         """Seconds that it waited while enough devices were free, but not together."""
         self.memo: Any = None
         """What the policy remembers of this job."""
+        self.reported: float | None = None
+        """The fraction of its steps that the job last said it had done."""
         self.wait_code: ReasonCode | None = None
         """The obstacle that was journaled last."""
 
@@ -349,9 +359,11 @@ class LiveJob:
         copy.suspensions = self.suspensions
         copy.moves = self.moves
         copy.restarts = self.restarts
+        copy.undone = self.undone
         copy.overhead_s = self.overhead_s
         copy.lost_work = self.lost_work
         copy.scattered_s = self.scattered_s
         copy.memo = self.memo
+        copy.reported = self.reported
         copy.wait_code = self.wait_code
         return copy

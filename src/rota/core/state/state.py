@@ -329,6 +329,7 @@ class State:
         has_run = live.run_since_s is not None or live.state is JobState.SUSPENDED
         if has_run and (cause is Cause.PREEMPTED or cause is Cause.MOVED):
             live.preemptions += 1
+            live.undone += live.work_done(self.now_s) > work
         self.halt(live, work)
         return cause
 
@@ -351,8 +352,7 @@ class State:
             live.enter(Phase.WAITING)
         else:
             live.enter(Phase.RESERVED)
-        live.stopping = None
-        live.suspended_on = None
+        live.stopping = live.suspended_on = None
         live.since_s = self.now_s
 
     def finish(self, live: LiveJob, state: JobState) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rota.core.engine.engine import Engine
 from rota.core.errors import BuiltInFault, RotaError
 from rota.core.messages.decisions import Decision
-from rota.core.messages.events import Event, NodeAdded, NodeLost, TimerFired
+from rota.core.messages.events import Event, NodeAdded, NodeLost, Stopped, TimerFired
 from rota.core.model.job import JobState
 from rota.drivers.simulator.world import World
 from rota.traces.workload import Submission
@@ -25,6 +25,8 @@ ENDLESS = 1000
 CREEPING = 10_000
 """Wake-ups in a row, without any event, within `CREEP_S` that mean the same; a large cluster has more of its own."""
 CREEP_S = 1e-3
+MOST_UNDONE = 500
+"""How often the work of one job may be undone by preemptions before it is expected never to end."""
 LOOKED_AT = 8
 """Replans in a row from which an error takes the jobs that it names."""
 JOBS_NAMED = 5
@@ -102,16 +104,28 @@ def _run(
             answers = world.carry_out(decisions, now_s)
             events += len(answers)
             decisions = engine.step(now_s, answers)
+            _refuse_endless_losses(engine, answers)
             rounds += 1
             if rounds > ENDLESS - LOOKED_AT:
                 swapped += decisions
             if rounds > ENDLESS:
                 raise PolicyStuck(f"keeps changing its decisions at {now_s:g} s about {_jobs_of(swapped)}")
+        _refuse_endless_losses(engine, happened)
         if progress is not None and events >= report_at:
             progress(clock.arrived)
             report_at = events + REPORT_EVERY
     _refuse_leftovers(engine)
     return RunOutcome(events=events, wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
+
+
+def _refuse_endless_losses(engine: Engine, happened: Sequence[Event]) -> None:
+    """Give up if a policy that asks no guard, such as one that plans in rounds, undoes a job's work again and again."""
+    for event in happened:
+        if isinstance(event, Stopped) and engine.state.jobs[event.job_id].undone > MOST_UNDONE:
+            raise RotaError(
+                f"job {event.job_id} starts over whenever it is stopped, and was stopped {MOST_UNDONE} times: under "
+                "this policy it would never end; give it a checkpoint interval, or choose one that plans without rounds"
+            )
 
 
 def _jobs_of(decisions: Sequence[Decision]) -> str:

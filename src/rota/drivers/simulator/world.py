@@ -273,7 +273,7 @@ class World:
         return WorkDone(run.job.id, run.target) if self._overlaps else SpeedChanged(run.job.id, run.target, 0.0)
 
     def _resize(self, run: JobRun, decision: Resize | Move, now_s: float) -> Event:
-        """Resize or move a job, at the cost of a restart or a move; another fraction of the same devices is free."""
+        """Resize or move a job, at the cost of that; another fraction of the same devices is free."""
         run.save(now_s)
         run.meter(now_s)
         is_move = isinstance(decision, Move)
@@ -285,7 +285,7 @@ class World:
         if in_place:
             run.work_from_s = max(now_s, run.work_from_s)
         else:
-            run.work_from_s = now_s + (self._costs.of_move_s if is_move else self._costs.restart_s)
+            run.work_from_s = now_s + (self._costs.of_move_s if is_move else self._costs.of_resize_s)
             run.saved, run.saved_s = run.work, run.work_from_s
         self._enter(run.job.id, decision.placement)
         self._set_rate(run, self._rate(run))

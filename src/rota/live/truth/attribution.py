@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from rota.core.engine.engine import Engine
-from rota.core.model.job import Job, JobId
+from rota.core.model.job import DeviceType, Job, JobId
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.durations import RunTimes
-from rota.forecast.past import PastRun
+from rota.forecast.past import PastRun, RanOn
 from rota.forecast.predict import Assumptions, Budget, Question, predict
+from rota.forecast.speeds import at_reference, observed_speeds
 from rota.live.truth.scores import percentile
+from rota.perf.speed.model import SpeedModel
 from rota.traces.workload import Submission
 
 RUNS = 16
@@ -49,8 +51,20 @@ class TrueJob:
     """Its run time without what was lost; None if it has not ended."""
     startup_s: float | None = None
     """From the order to start until it was reported as started."""
-    slowdown: float = 1.0
-    """Seconds that it ran for each second of work."""
+    restarts: int = 0
+    ran_on: RanOn | None = None
+    """Where it ran from start to end; None if that is not known, or it was in several places."""
+
+    def by(self, now_s: float) -> PastRun:
+        """Return what was known of it at a moment."""
+        is_over = self.end_s is not None and self.end_s <= now_s
+        return PastRun(
+            job=self.job,
+            submit_s=self.submit_s,
+            work_s=self.work_s if is_over else None,
+            restarts=self.restarts,
+            ran_on=self.ran_on if is_over else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,67 +110,59 @@ class KnownArrivals(Arrivals):
 class Hindsight:
     """All jobs of a period as they really went, in order of submission."""
 
-    def __init__(self, jobs: Sequence[TrueJob]) -> None:
+    def __init__(self, jobs: Sequence[TrueJob], type_of: Mapping[str, DeviceType] | None = None) -> None:
         self._jobs = sorted(jobs, key=lambda each: each.submit_s)
         self._by_id: Mapping[JobId, TrueJob] = {each.job.id: each for each in jobs}
+        self._type_of = type_of or {}
+        self._true_speed = observed_speeds([each.by(math.inf) for each in jobs], self._type_of)
+        """The speeds that the whole period shows."""
 
     def assumed_at(self, now_s: float) -> Assumptions:
         """Return what could be learned by a moment."""
-        past = [
-            PastRun(
-                job=each.job,
-                submit_s=each.submit_s,
-                work_s=each.work_s if each.end_s is not None and each.end_s <= now_s else None,
-            )
-            for each in self._jobs
-            if each.submit_s <= now_s
-        ]
+        past = [each.by(now_s) for each in self._jobs if each.submit_s <= now_s]
+        speed = observed_speeds(past, self._type_of)
         known = [
             each.startup_s
             for each in self._jobs
             if each.startup_s is not None and each.start_s is not None and each.start_s <= now_s
         ]
         return Assumptions(
-            times=RunTimes(past), arrivals=Arrivals(past, now_s), startup_s=percentile(known, 0.5) or 0.0
+            times=self._times(past, speed),
+            arrivals=Arrivals(past, now_s),
+            speed=speed,
+            rerate=True,
+            startup_s=percentile(known, 0.5) or 0.0,
         )
+
+    def _times(self, past: Sequence[PastRun], speed: SpeedModel) -> RunTimes:
+        return RunTimes([at_reference(run, speed, self._type_of) for run in past])
 
     def with_truth(self, assumed: Assumptions, what: Assumption, asked: PastQuestion) -> Assumptions:
         """Replace an assumption by what really happened after a forecast."""
         later = [each for each in self._jobs if each.submit_s > asked.made_s]
         if what in (Assumption.ARRIVALS, Assumption.ALL):
             assumed = replace(assumed, arrivals=KnownArrivals(later, exact=what is Assumption.ALL))
+        if what in (Assumption.SPEEDS, Assumption.ALL):
+            past = [each.by(asked.made_s) for each in self._jobs if each.submit_s <= asked.made_s]
+            assumed = replace(assumed, speed=self._true_speed, times=self._times(past, self._true_speed))
         if what in (Assumption.DURATIONS, Assumption.ALL):
-            assumed = replace(assumed, true_work=self._work_of(slow=what is Assumption.ALL))
-        if what is Assumption.SPEEDS:
-            assumed = replace(assumed, times=_SlowedTimes(assumed.times, self._by_id))
+            assumed = replace(assumed, true_work=self._work_of(assumed.speed))
         if what in (Assumption.STARTUP, Assumption.ALL):
             mine = self._by_id.get(asked.job_id)
             if mine is not None and mine.startup_s is not None:
                 assumed = replace(assumed, startup_s=mine.startup_s)
         return assumed
 
-    def _work_of(self, *, slow: bool) -> Callable[[Job], float | None]:
+    def _work_of(self, speed: SpeedModel) -> Callable[[Job], float | None]:
+        """Return the true work of jobs, as it counts at these speeds."""
+
         def work(job: Job) -> float | None:
             found = self._by_id.get(job.id)
             if found is None or found.work_s is None:
                 return None
-            return found.work_s * (found.slowdown if slow else 1.0)
+            return at_reference(found.by(math.inf), speed, self._type_of).work_s or found.work_s
 
         return work
-
-
-class _SlowedTimes(RunTimes):
-    """Drawn run times, at the speed at which each job really ran."""
-
-    def __init__(self, drawn: RunTimes, jobs: Mapping[JobId, TrueJob]) -> None:
-        super().__init__()
-        self._drawn = drawn
-        self._jobs = jobs
-
-    def draw(self, run: int, job: Job, command: str = "", *, done_s: float = 0.0) -> float:
-        """Return a run time."""
-        found = self._jobs.get(job.id)
-        return self._drawn.draw(run, job, command, done_s=done_s) * (1.0 if found is None else found.slowdown)
 
 
 Moment = tuple[PastQuestion, Engine, Callable[[], Engine]]

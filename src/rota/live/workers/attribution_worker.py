@@ -19,6 +19,8 @@ from rota.core.messages.decisions import Start
 from rota.core.model.job import JobId
 from rota.core.state.state import State
 from rota.drivers.simulator.study import Setting, scheduler, setting_of
+from rota.forecast.past import RanOn
+from rota.forecast.speeds import PlacementLearner
 from rota.live.truth.attribution import Hindsight, PastQuestion, TrueJob, explain
 from rota.live.workers.whatif import JOURNAL
 from rota.store.journal import JournalReader
@@ -46,13 +48,15 @@ def _causes(folder: Path) -> list[Json]:
     if not asked:
         raise RotaError("no forecast of a start has been scored since the last restart or change of policy")
     journal = folder / JOURNAL
-    hindsight = Hindsight(true_jobs(journal))
+    types = {str(node.id): node.device_type for node in JournalReader(journal).header.cluster.nodes}
+    hindsight = Hindsight(true_jobs(journal), types)
     return [asdict(row) for row in explain(moments(journal, asked), hindsight)]
 
 
 def true_jobs(journal: Path) -> list[TrueJob]:
     """Return the jobs of a journal as they really went."""
     work = {each.job.id: each.job.work for each in read_trace(journal).submissions}
+    places = _places(journal)
     found: dict[JobId, TrueJob] = {}
     ordered_s: dict[JobId, float] = {}
     for step in JournalReader(journal).steps():
@@ -64,6 +68,7 @@ def true_jobs(journal: Path) -> list[TrueJob]:
                     start_s=None,
                     end_s=None,
                     work_s=work.get(event.job.id),
+                    ran_on=places.get(event.job.id),
                 )
                 continue
             known = found.get(getattr(event, "job_id", JobId("")))
@@ -73,12 +78,27 @@ def true_jobs(journal: Path) -> list[TrueJob]:
             if isinstance(event, ev.Started) and known.start_s is None:
                 startup_s = None if name not in ordered_s else step.now_s - ordered_s[name]
                 found[name] = replace(known, start_s=step.now_s, startup_s=startup_s)
+            elif isinstance(event, ev.Stopped | ev.Interrupted):
+                found[name] = replace(known, restarts=known.restarts + 1)
             elif isinstance(event, ev.JobEnded):
                 found[name] = replace(known, end_s=step.now_s)
         for decision in step.decisions:
             if isinstance(decision, Start):
                 ordered_s.setdefault(decision.job_id, step.now_s)
     return list(found.values())
+
+
+def _places(journal: Path) -> dict[JobId, RanOn]:
+    """Return where jobs ran that stayed in one place."""
+    learner = PlacementLearner()
+    names: set[str] = set()
+    with journal.open(encoding="utf-8") as lines:
+        next(lines)
+        for line in lines:
+            step = json.loads(line)
+            learner.take(step)
+            names.update(decision["job_id"] for decision in step.get("out", ()))
+    return {JobId(name): place for name in names if (place := learner.where(name)) is not None}
 
 
 def moments(journal: Path, asked: list[PastQuestion]) -> Iterator[tuple[PastQuestion, Engine, Callable[[], Engine]]]:

@@ -42,6 +42,8 @@ class Costs:
     """Seconds after resuming a suspended job in which no work is done."""
     move_s: float | None = None
     """Seconds after a move in which no work is done; None: as after a restart."""
+    resize_s: float | None = None
+    """Seconds after a change of size in which no work is done; None: as after a restart."""
 
     load_s: float = 0.0
     """Seconds after every start in which a job loads its data and does no work."""
@@ -53,20 +55,25 @@ class Costs:
         """Seconds that a move costs."""
         return self.restart_s if self.move_s is None else self.move_s
 
+    @property
+    def of_resize_s(self) -> float:
+        """Seconds that a change of size costs."""
+        return self.restart_s if self.resize_s is None else self.resize_s
+
     def __post_init__(self) -> None:
-        if not 0 <= self.restart_s < math.inf:
-            raise RotaError(f"restart cost is {self.restart_s:g}; it must be a number of seconds, 0 or more")
         if not self.checkpoint_interval_s >= 0:
             raise RotaError(f"checkpoint interval is {self.checkpoint_interval_s:g}; it must be 0 or more")
-        if not 0 <= self.checkpoint_s < math.inf:
-            raise RotaError(f"checkpoint time is {self.checkpoint_s:g}; it must be a number of seconds, 0 or more")
-        if not 0 <= self.resume_s < math.inf:
-            raise RotaError(f"resume cost is {self.resume_s:g}; it must be a number of seconds, 0 or more")
-        if not 0 <= self.of_move_s < math.inf:
-            raise RotaError(f"move cost is {self.of_move_s:g}; it must be a number of seconds, 0 or more")
-        for phase, phase_s in (("load", self.load_s), ("save", self.save_s)):
-            if not 0 <= phase_s < math.inf:
-                raise RotaError(f"{phase} time is {phase_s:g}; it must be a number of seconds, 0 or more")
+        for name, cost_s in (
+            ("restart cost", self.restart_s),
+            ("checkpoint time", self.checkpoint_s),
+            ("resume cost", self.resume_s),
+            ("move cost", self.of_move_s),
+            ("resize cost", self.of_resize_s),
+            ("load time", self.load_s),
+            ("save time", self.save_s),
+        ):
+            if not 0 <= cost_s < math.inf:
+                raise RotaError(f"{name} is {cost_s:g}; it must be a number of seconds, 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

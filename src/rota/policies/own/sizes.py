@@ -32,7 +32,6 @@ class _Choice:
     """One job of a plan in progress."""
 
     found: Candidate
-    level: int
     speeds: dict[DeviceType, float]
     """Speed at the smallest size by type, relative to the fastest."""
     sizes: tuple[int, ...]
@@ -93,7 +92,7 @@ class LevelSizes(DefaultSizeRule):
         left = question.free_milli
         by_type = dict(free)
         chosen = []
-        for key, found in ranked:
+        for _, found in ranked:
             sizes = self._sizes(found, question)
             if not sizes:
                 continue
@@ -106,7 +105,7 @@ class LevelSizes(DefaultSizeRule):
                 continue
             by_type[kind] -= need
             left -= need
-            chosen.append(_Choice(found, int(key[0]), speeds, sizes))
+            chosen.append(_Choice(found, speeds, sizes))
         return chosen
 
     def _sizes(self, found: Candidate, question: SizeQuestion) -> tuple[int, ...]:

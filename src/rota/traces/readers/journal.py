@@ -32,12 +32,18 @@ class _Course:
     kept_s: float = 0.0
     """Work that was safe when it last started."""
     since_s: float | None = None
+    rate: float = 1.0
+    """Work per second since then."""
     outcome: Outcome | None = None
     work_s: float = 0.0
 
     def ran(self, until_s: float) -> float:
         """Work done by now."""
-        return self.kept_s + (0.0 if self.since_s is None else until_s - self.since_s)
+        return self.kept_s + (0.0 if self.since_s is None else max(until_s - self.since_s, 0.0) * self.rate)
+
+    def runs(self, since_s: float, rate: float) -> None:
+        """Run at a speed from a moment on."""
+        self.since_s, self.rate = since_s, rate
 
 
 def detects(source: TraceSource) -> bool:
@@ -98,17 +104,26 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
         if course is None:
             continue
         match event:
-            case ev.Started():
-                course.since_s = now_s
+            case ev.Started(rate=rate, work_from_s=from_s):
+                course.runs(max(now_s, from_s), rate)
             case ev.Stopped(work=kept_s) | ev.Interrupted(work=kept_s):
                 course.work_s = course.ran(now_s)
                 course.kept_s, course.since_s = kept_s, None
-            case ev.Resized(work=kept_s) | ev.Moved(work=kept_s):
-                course.kept_s, course.since_s = course.ran(now_s) if kept_s else 0.0, now_s
+            case (
+                ev.Resized(work=kept_s, rate=rate, work_from_s=from_s)
+                | ev.Moved(work=kept_s, rate=rate, work_from_s=from_s)
+            ):
+                course.kept_s = kept_s
+                course.runs(max(now_s, from_s), rate)
+            case ev.SpeedChanged(work=kept_s, rate=rate):
+                course.kept_s = kept_s
+                course.runs(now_s, rate)
+            case ev.Lapsed(work=kept_s):
+                course.kept_s, course.since_s = kept_s, None
             case ev.Suspended():
                 course.kept_s, course.since_s = course.ran(now_s), None
-            case ev.Resumed():
-                course.since_s = now_s
+            case ev.Resumed(rate=rate, work_from_s=from_s):
+                course.runs(max(now_s, from_s), rate)
             case ev.JobEnded(end=end):
                 course.work_s = course.ran(now_s)
                 course.outcome, course.since_s = _OUTCOMES[end], None

@@ -73,6 +73,12 @@ class DriverContext:
         live = self.sink.state.jobs.get(gang.id)
         return 0.0 if live is None else live.work_done(clock.now_s())
 
+    def rate(self, gang: Gang) -> float:
+        """The speed of a gang relative to its job at full size: assumed proportional to its number of pods."""
+        assert self.sink is not None
+        live = self.sink.state.jobs.get(gang.id)
+        return 1.0 if live is None or live.job.elastic is None else len(gang.slots) / live.job.tasks
+
     def kept_work(self, gang: Gang) -> float:
         """The work that a gang keeps when its pods are gone: none, if its job saves nothing."""
         assert self.sink is not None

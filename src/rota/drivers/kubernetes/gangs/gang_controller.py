@@ -115,19 +115,19 @@ class GangController:
         return PodPhase.PENDING if slot.pod is None or not slot.bound else gang.members[slot.pod].phase
 
     def _began(self, gang: Gang) -> None:
-        now_s = clock.now_s()
+        now_s, rate = clock.now_s(), self._context.rate(gang)
         if gang.resizing:
             gang.resizing = False
-            self._context.report.events.append(Resized(gang.id, self._context.done_work(gang), 1.0, now_s))
+            self._context.report.events.append(Resized(gang.id, self._context.done_work(gang), rate, now_s))
         else:
-            self._context.report.events.append(Started(gang.id, 1.0, now_s))
+            self._context.report.events.append(Started(gang.id, rate, now_s))
 
     def _conclude(self, gang: Gang) -> None:
         """Finish a gang whose pods have all ended; its controller may retry it."""
         work = self._context.done_work(gang)
         failed = [slot for slot in gang.slots if slot.outcome is not PodPhase.SUCCEEDED]
         if not gang.started:
-            self._context.report.events.append(Started(gang.id, 1.0, clock.now_s()))
+            self._context.report.events.append(Started(gang.id, self._context.rate(gang), clock.now_s()))
         self._context.occupancy.repeat(gang.nodes)
         self._release_slots(gang)
         if not failed:

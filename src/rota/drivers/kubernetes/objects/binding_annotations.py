@@ -16,10 +16,20 @@ from rota.drivers.kubernetes.api.quantity import plain_number
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, key_of, rank
 from rota.drivers.kubernetes.objects.gang_jobs import is_elastic, job_of, role_index
 from rota.drivers.kubernetes.objects.hived_pods import REQUEST, hived_annotations
-from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, JOB_ID, LATE, PLACEMENT, RANK, SIZE
+from rota.drivers.kubernetes.objects.pod_annotations import (
+    DEVICES,
+    JOB_ID,
+    LATE,
+    PLACEMENT,
+    PLAN,
+    PLAN_VARIABLES,
+    RANK,
+    SIZE,
+)
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
 from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.planner.parallel.plan_environment import plan_variables
 
 MOST_DEVICES = 1024
 """Devices of a node; a larger index in an annotation is nonsense."""
@@ -74,6 +84,10 @@ def binding_note(gang: Gang, task: TaskRank, pod: Pod) -> dict[str, str]:
     }
     if key_of(pod) != gang.key:
         note[LATE] = "true"
+    elif gang.job is not None:
+        tasks = [slot.task for slot in gang.slots]
+        plan = plan_variables(gang.job, pod.annotations.get(PLAN), tasks, task)
+        note |= {PLAN_VARIABLES[name]: value for name, value in plan.items()}
     return {**note, **hived_annotations(note, str(task.node.id))} if REQUEST in pod.annotations else note
 
 

@@ -82,6 +82,7 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
         estimate_s=_seconds(first, "estimate"),
         checkpoint=_checkpoint(first),
         labels=_labels(first),
+        model=first.says("model") or None,
     )
 
 
@@ -138,9 +139,23 @@ def _tenant(pod: Pod, settings: ClusterSettings) -> str:
     named = pod.annotations.get(PREFIX + "tenant")
     if named is not None:
         return named
+    queue = _queue(pod, settings)
+    if queue is not None:
+        return queue
     if settings.tenant_label is None:
         return pod.namespace
     return pod.labels.get(settings.tenant_label, pod.namespace)
+
+
+def _queue(pod: Pod, settings: ClusterSettings) -> str | None:
+    """Return the Queue of its namespace that a pod names, or the only one; None if the namespace has none."""
+    known = settings.queues.get(pod.namespace, ())
+    wanted = pod.says("queue")
+    if wanted is None:
+        return known[0] if len(known) == 1 else None
+    if wanted not in known:
+        raise RotaError(f"{PREFIX}queue is {wanted!r}; namespace {pod.namespace} has: {', '.join(known) or 'no Queue'}")
+    return wanted
 
 
 def _labels(pod: Pod) -> tuple[tuple[str, str], ...]:

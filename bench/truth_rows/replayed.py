@@ -1,0 +1,272 @@
+"""Forecasts of workloads that are replayed in the simulator as if live: public traces, and the live rows' own jobs.
+
+What the simulator plays is deterministic, so that the error of a forecast is that of its assumptions. Where these are
+replaced by the truth, what remains of the error is the floor that no better assumption goes below.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from forecast_replay import Replay, Scored, of_trace
+
+from rota.core.engine.engine import Engine
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Checkpoint, Elastic, Job, JobId, Role
+from rota.drivers.simulator.study import Setting, oversized
+from rota.forecast.arrivals import Arrivals
+from rota.forecast.chance import normal_at, normal_beyond, uniforms
+from rota.forecast.durations import RunTimes
+from rota.forecast.predict import Assumptions
+from rota.live.truth.attribution import KnownArrivals, TrueJob
+from rota.live.truth.calibration import RangeCalibration
+from rota.live.truth.scores import percentile
+from rota.perf.speed.model import Costs
+from rota.store.forecasts import StoredRange
+from rota.traces.workload import Submission
+from truth_rows.live import DEFAULT_ROWS, commit
+from truth_rows.workload import DECLARED_BIAS, DECLARED_SPREAD, KINDS, SPREAD, random_jobs
+
+Json = dict[str, Any]
+POLICIES = ("fifo", "fifo:backfill=true", "las")
+TRACES = (
+    ("Tiresias, 60 jobs", "tiresias/60_job.csv", 60, 0),
+    ("Philly, 400 jobs", "philly/philly.csv", 400, 20_000),
+    ("Philly by Tiresias, 400 jobs", "tiresias/philly1000_tiresias.csv", 400, 0),
+    ("Blox, 300 jobs", "blox/blox_synth_500.csv", 300, 0),
+)
+"""Name, file, jobs, and how many jobs are left out before them."""
+SCARCITY = 0.9
+"""Devices of a cluster relative to what the jobs of its window would use on average if none had to wait."""
+PER_NODE = 8
+FORECASTS = 40
+PAST, MEASURED, AFTER = 32, 64, 24
+LIVE_COSTS = Costs(load_s=0.02, checkpoint_s=0.06, resize_s=0.15, checkpoint_interval_s=math.inf)
+"""What starts, stops and resizes cost live, roughly."""
+
+
+class Known(Replay):
+    """A replay whose forecasts know the true run times, or the true later arrivals."""
+
+    __slots__ = ()
+
+    def assumed(self, engine: Engine, setting: Setting, arrived: int) -> Assumptions:
+        """Replace what is known by the truth."""
+        found = super().assumed(engine, setting, arrived)
+        if self.knows_process:
+            first = self.submissions[0].job
+            arrivals = TrueProcess(engine.state.now_s, like=first, is_declared=first.estimate_s is not None)
+            found = replace(found, times=TrueTimes(), arrivals=arrivals)
+        if self.knows_durations:
+            by_id = {each.job.id: each.target for each in self.submissions}
+            found = replace(found, true_work=lambda job: by_id.get(job.id))
+        if self.knows_arrivals:
+            later = [_true(each) for each in self.submissions[arrived:]]
+            found = replace(found, arrivals=KnownArrivals(later, exact=self.knows_durations))
+        return found
+
+
+class TrueTimes(RunTimes):
+    """The distribution from which the run times of the live rows' jobs are drawn, given what they declare."""
+
+    def draw(self, run: int, job: Job, command: str = "", *, done_s: float = 0.0) -> float:
+        """Return the work of a job in one run, known to exceed what it has done."""
+        centre, precision = math.log(KINDS[job.name]), 1.0 / SPREAD**2
+        if job.estimate_s:
+            believed = 1.0 / DECLARED_SPREAD**2
+            declared = math.log(job.estimate_s / DECLARED_BIAS)
+            centre = (centre * precision + declared * believed) / (precision + believed)
+            precision += believed
+        width = 1.0 / math.sqrt(precision)
+        _, place = uniforms(run, job.id)
+        if done_s <= 0:
+            return math.exp(centre + width * normal_at(place))
+        return math.exp(centre + width * normal_beyond((math.log(done_s) - centre) / width, place))
+
+
+class TrueProcess(Arrivals):
+    """The process by which the live rows' jobs arrive."""
+
+    def __init__(self, now_s: float, *, like: Job, is_declared: bool) -> None:
+        super().__init__()
+        self._from_s = now_s
+        self._elastic = like.elastic is not None
+        self._is_declared = is_declared
+
+    def draw(self, run: int, times: RunTimes, most: int) -> Sequence[Submission]:
+        """Return later submissions of one run."""
+        source = "declared" if self._is_declared else "history"
+        drawn = as_submissions(source, 7919 * (run + 1), elastic=self._elastic, count=AFTER + MEASURED)
+        return [
+            replace(
+                each, job=replace(each.job, id=JobId(f"later-{each.job.id}")), submit_s=self._from_s + each.submit_s
+            )
+            for each in drawn[:most]
+        ]
+
+
+def _true(each: Submission) -> TrueJob:
+    return TrueJob(job=each.job, submit_s=each.submit_s, start_s=None, end_s=None, work_s=each.target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """Which assumptions are replaced by the truth."""
+
+    name: str
+    durations: bool = False
+    arrivals: bool = False
+    process: bool = False
+    """Whether the distributions from which the jobs are drawn are known, but not what is drawn."""
+
+
+VARIANTS = (
+    Variant(name="as forecast"),
+    Variant(name="run times known", durations=True),
+    Variant(name="arrivals known", arrivals=True),
+    Variant(name="the random process known", process=True),
+    Variant(name="both known", durations=True, arrivals=True),
+)
+
+
+def figures_of(scored: Sequence[Scored]) -> Json:
+    """Return coverage, before and after calibration, and errors of the starts that had to be waited for."""
+    told = [
+        each
+        for each in scored
+        if each.wait_s > 0 and each.forecast.start is not None and each.forecast.start.median_s is not None
+    ]
+    held = [each.forecast.start.holds(each.start_s) for each in told if each.forecast.start is not None]
+    errors = [each.error for each in told]
+    return {
+        "forecasts": len(told),
+        "coverage": sum(held) / len(held) if held else None,
+        "calibrated": _calibrated(told),
+        "median_error": percentile(errors, 0.5),
+        "p90_error": percentile(errors, 0.9),
+    }
+
+
+def _calibrated(told: Sequence[Scored]) -> float | None:
+    """Return the coverage of ranges that are stretched by what was seen until each was made."""
+    calibration = RangeCalibration()
+    held = 0
+    moments = [(each.submit_s, 1, at) for at, each in enumerate(told)]
+    moments += [(each.start_s, 0, at) for at, each in enumerate(told)]
+    for _, is_made, at in sorted(moments):
+        each = told[at]
+        span = each.forecast.start
+        assert span is not None
+        assert span.median_s is not None
+        if is_made:
+            given = calibration.stretch(each.submit_s, span.median_s, span.low_s, span.high_s)
+            is_late = given.high_s is not None and each.start_s > given.high_s
+            held += not is_late and (given.low_s or 0.0) <= each.start_s
+        else:
+            low_s = span.low_s if span.low_s is not None else each.submit_s
+            seen = StoredRange(
+                median_s=span.median_s, low_s=low_s, high_s=span.high_s, given_low_s=low_s, given_high_s=span.high_s
+            )
+            calibration.see(each.submit_s, seen, each.start_s)
+    return held / len(told) if told else None
+
+
+def trace_rows(runs: int, say: Callable[[str], None]) -> list[Json]:
+    """Replay the public traces of `$ROTA_DATA`, each under three policies."""
+    data = os.environ.get("ROTA_DATA")
+    if not data:
+        raise SystemExit("set ROTA_DATA to the folder of the public traces")
+    rows = []
+    for name, file, jobs, skip in TRACES:
+        submissions = of_trace(Path(data) / file, jobs, skip)
+        cluster = fitting_cluster(submissions)
+        misfits = {job.id for job, _ in oversized(submissions, Setting(cluster=cluster))}
+        kept = [each for each in submissions if each.job.id not in misfits]
+        for policy in POLICIES:
+            replay = Replay(
+                submissions=kept,
+                policy=policy,
+                cluster=cluster,
+                runs=runs,
+                every=max(len(kept) // (2 * FORECASTS), 1),
+                warm_up=len(kept) // 6,
+            )
+            rows.append(
+                {"trace": name, "policy": policy, "devices": cluster.devices, **figures_of(list(replay.scores()))}
+            )
+            say(str(rows[-1]))
+    return [{**row, "commit": commit()} for row in rows]
+
+
+def fitting_cluster(submissions: Sequence[Submission]) -> Cluster:
+    """Return nodes of 8 devices on which jobs have to wait: fewer than they would use if none had to."""
+    changes = [(each.submit_s, each.job.gpus) for each in submissions]
+    changes += [(each.submit_s + each.target, -each.job.gpus) for each in submissions]
+    last_s = submissions[-1].submit_s
+    used, held, before_s = 0.0, [], 0.0
+    for at_s, gpus in sorted(changes):
+        if at_s <= last_s:
+            held.append((used, at_s - before_s))
+            used, before_s = used + gpus, at_s
+    mean = math.fsum(devices * for_s for devices, for_s in held) / max(last_s, 1.0)
+    nodes = max(math.ceil(SCARCITY * mean / PER_NODE), 1)
+    return Cluster.uniform(("gpu", nodes * PER_NODE, PER_NODE))
+
+
+def floor_rows(runs: int, seeds: Sequence[int], say: Callable[[str], None]) -> list[Json]:
+    """Replay the jobs of the live rows, with other seeds, as forecast and with assumptions replaced by the truth."""
+    rows = []
+    for policy, source in DEFAULT_ROWS:
+        for variant in VARIANTS:
+            scored = [each for seed in seeds for each in _replayed(policy, source, variant, seed, runs)]
+            rows.append({"policy": policy, "source": source, "knows": variant.name, **figures_of(scored)})
+            say(str(rows[-1]))
+    return [{**row, "seeds": list(seeds), "commit": commit()} for row in rows]
+
+
+def _replayed(policy: str, source: str, variant: Variant, seed: int, runs: int) -> Iterator[Scored]:
+    submissions = as_submissions(source, seed, elastic=policy.startswith("afs"))
+    replay = Known(
+        submissions=submissions,
+        policy=policy,
+        cluster=Cluster.uniform(("gpu", 8, 4)),
+        costs=LIVE_COSTS,
+        runs=1 if variant.durations and variant.arrivals else runs,
+        every=3,
+        warm_up=PAST,
+        knows_durations=variant.durations,
+        knows_arrivals=variant.arrivals,
+        knows_process=variant.process,
+    )
+    measured = {each.job.id for each in submissions[PAST : PAST + MEASURED]}
+    return (each for each in replay.scores() if each.job_id in measured)
+
+
+def as_submissions(source: str, seed: int, *, elastic: bool, count: int = PAST + MEASURED + AFTER) -> list[Submission]:
+    """Return the jobs of a live row as the simulator takes them."""
+    found = []
+    jobs = random_jobs(count, declared=source == "declared", scale=1.0, seed=seed)
+    for number, each in enumerate(jobs):
+        saves = each.saves or elastic
+        role = Role(count=each.gpus) if elastic else Role(count=max(each.gpus // 4, 1), device_milli=_milli(each.gpus))
+        job = Job(
+            id=JobId(f"j{number}"),
+            name=each.name,
+            user="ann",
+            roles=(role,),
+            priority=each.priority,
+            estimate_s=each.estimate_s,
+            elastic=Elastic(min_tasks=1, max_tasks=each.gpus) if elastic else None,
+            checkpoint=Checkpoint() if saves else Checkpoint(interval_s=math.inf),
+        )
+        found.append(Submission(job=job, submit_s=each.at_s, hidden_work=each.length_s))
+    return found
+
+
+def _milli(gpus: int) -> int:
+    return 1000 * min(gpus, 4)
