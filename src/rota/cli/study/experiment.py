@@ -90,7 +90,7 @@ def _options(texts: list[str]) -> dict[str, str | bool]:
 
 def _defined(file: Path | None, given: Mapping[str, Any], options: Mapping[str, Any]) -> Experiment:
     """The experiment of the file, if there is one, with what the command line gives over it."""
-    from rota.files.experiment_file import experiment_from, read_experiment_file
+    from rota.experiments.experiment_file import experiment_from, read_experiment_file
 
     fields: dict[str, Any] = dict(read_experiment_file(file)) if file is not None else {"name": "experiment"}
     for name, way_out in (("policies", "--policy NAME"), ("traces", "--trace FILE"), ("clusters", "--cluster SPEC")):
