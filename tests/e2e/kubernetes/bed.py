@@ -171,19 +171,6 @@ class Kube:
         self._http.close()
 
 
-_CLUSTERED else f"/namespaces/{value['metadata'].get('namespace', 'default')}"
-        return f"/{'api' if version == 'v1' else 'apis'}/{version}{where}/{plural}"
-
-    def close(self) -> None:
-        self._http.close()
-
-
-_PLURALS = {
-    "NetworkPolicy": "networkpolicies",
-    "PriorityClass": "priorityclasses",
-    "Topology": "topologies",
-    "SchedulingPolicy": "schedulingpolicies",
-}
 _CLUSTERED = frozenset(
     {
         *("Namespace", "Node", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "PriorityClass"),

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from rota.drivers.kubernetes.objects.manifests import manifests
 
 from e2e.kubernetes.bed import Bed, KubeError, binaries, free_port
 from e2e.kubernetes.random_pods import COPY, CopyOf, copy_of
 from e2e.kubernetes.replica import Replica
-from rota.drivers.kubernetes.objects.manifests import manifests
 
 Json = dict[str, Any]
 AT_ONCE = 40

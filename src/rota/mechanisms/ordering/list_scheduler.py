@@ -252,8 +252,8 @@ class _Walk:
         mark = draft.mark()
         for _, yielding in victims:
             draft.release(yielding)
-        answer = draft.offer(live)
-        if isinstance(answer, Reason):
+        answer: Placement | Reason | None = draft.offer(live)
+        if answer is None or isinstance(answer, Reason):
             most = None if allocator.ledger is None else 1
             answer = self._release_more(live, behind, victims, most)
             if answer is None:
