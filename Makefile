@@ -14,7 +14,7 @@ POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure demo demo-sim test test-fast test-long chaos soak check format bench reproductions truth truth-gpu golden clean
+.PHONY: help setup compile pure demo demo-sim test test-fast test-long test-gpu chaos soak check format bench deploy reproductions truth truth-gpu golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -66,8 +66,15 @@ test-fast: setup ## run the tests that take less than a tenth of a second each, 
 test-long: setup ## search for rare faults for minutes: every policy through many random histories
 	@$(BIN)/python -m pytest $(WORKERS) --long -m long
 
+test-gpu: setup ## the tests about GPUs, on the GPU of this machine where there is one; skipped ones state why
+	@$(BIN)/python -m pytest tests/gpu tests/drivers/local/test_gpus.py tests/drivers/local/test_suspension.py tests/e2e/test_gpu_suspension.py -rs
+
 chaos: setup ## the kill tests in full, also on Kubernetes; a full disk, clock steps, PostgreSQL killed, no descriptors, reused ids
 	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_machine.py tests/e2e/test_database_away.py tests/attacks/test_reused_ids.py tests/attacks/test_damaged_database.py tests/e2e/kubernetes/test_faults.py tests/e2e/kubernetes/test_hardened.py -rs
+
+deploy: setup ## rewrite the Helm chart and the Kustomize base in deploy/ from the manifests
+	$(BIN)/rota k8s manifests --format helm --out deploy/chart
+	$(BIN)/rota k8s manifests --format kustomize --out deploy/kustomize
 
 soak: setup ## 30 minutes of random users, kills and cancellations (SOAK_MINUTES=5 for less); writes docs/explain/reliability.md
 	$(BIN)/python tools/soak.py

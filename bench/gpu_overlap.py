@@ -2,9 +2,10 @@
 
 After Abacus (Cui et al., SC 2021): two spans of consecutive blocks, each of one model with its own batch, run on two
 streams at once. Their latency is measured and then predicted from measurements of each span alone. Half of
-the groups is held out from the fit. Needs PyTorch with CUDA and torchvision:
+the groups is held out from the fit. With --profile, the times that `rota plan profile --type cuda` measures are
+compared with those of the whole model. Needs PyTorch with CUDA and NumPy, and nothing else:
 
-    python bench/gpu_overlap.py [--groups 600] [--seed 1] [--out overlap.csv]
+    python bench/gpu_overlap.py [--groups 600] [--seconds 200] [--seed 1] [--out overlap.csv] [--profile]
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import argparse
 import csv
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,8 +49,55 @@ class Group:
     together_ms: float
 
 
-def models(torch: Any, torchvision: Any) -> dict[str, tuple[list[Any], Callable[[int], Any]]]:
+def bottleneck(nn: Any, inside: int, width: int, stride: int) -> Any:
+    """Return a residual block of a ResNet: 1x1, 3x3, 1x1 beside a shortcut."""
+
+    class Bottleneck(nn.Module):  # type: ignore[misc,name-defined,unused-ignore]  # torch is not typed here
+        def __init__(self) -> None:
+            super().__init__()
+            self.main = nn.Sequential(
+                *(nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+                *(nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+                *(nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)),
+            )
+            changes = stride > 1 or inside != 4 * width
+            shortcut = (nn.Conv2d(inside, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+            self.side = nn.Sequential(*shortcut) if changes else nn.Identity()
+
+        def forward(self, value: Any) -> Any:
+            return nn.functional.relu(self.main(value) + self.side(value))
+
+    return Bottleneck()
+
+
+def residual(nn: Any, depths: Sequence[int]) -> list[Any]:
+    """Return the blocks of a ResNet with so many bottlenecks at each resolution."""
+    stem = (nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+    blocks = [nn.Sequential(*stem)]
+    inside = 64
+    for level, depth in enumerate(depths):
+        width = 64 << level
+        for place in range(depth):
+            blocks.append(bottleneck(nn, inside, width, 2 if level and not place else 1))
+            inside = 4 * width
+    return blocks
+
+
+def convolutions(nn: Any) -> list[Any]:
+    """Return the convolutional layers of VGG-19."""
+    layers: list[Any] = []
+    inside = 3
+    for width, depth in ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4)):
+        for _ in range(depth):
+            layers += [nn.Conv2d(inside, width, 3, padding=1), nn.ReLU()]
+            inside = width
+        layers.append(nn.MaxPool2d(2, 2))
+    return layers
+
+
+def models(torch: Any) -> dict[str, tuple[list[Any], Callable[[int], Any]]]:
     """Return models as lists of blocks, with a function that makes an input of a batch size."""
+    nn = torch.nn
 
     def image(batch: int) -> Any:
         return torch.randn(batch, 3, 224, 224, device="cuda", dtype=torch.float16)
@@ -56,20 +106,13 @@ def models(torch: Any, torchvision: Any) -> dict[str, tuple[list[Any], Callable[
         return lambda batch: torch.randn(batch, length, hidden, device="cuda", dtype=torch.float16)
 
     def encoder(hidden: int, heads: int, layers: int) -> list[Any]:
-        kind = torch.nn.TransformerEncoderLayer
+        kind = nn.TransformerEncoderLayer
         return [kind(hidden, heads, 4 * hidden, batch_first=True, norm_first=True) for _ in range(layers)]
 
-    def residual(net: Any) -> list[Any]:
-        stem = torch.nn.Sequential(net.conv1, net.bn1, net.relu, net.maxpool)
-        return [stem, *net.layer1, *net.layer2, *net.layer3, *net.layer4]
-
-    def features(net: Any) -> list[Any]:
-        return list(net.features)
-
     found = {
-        "resnet50": (residual(torchvision.models.resnet50()), image),
-        "resnet152": (residual(torchvision.models.resnet152()), image),
-        "vgg19": (features(torchvision.models.vgg19()), image),
+        "resnet50": (residual(nn, (3, 4, 6, 3)), image),
+        "resnet152": (residual(nn, (3, 8, 36, 3)), image),
+        "vgg19": (convolutions(nn), image),
         "bert": (encoder(768, 12, 12), tokens(768, 128)),
         "bert-large": (encoder(1024, 16, 24), tokens(1024, 256)),
     }
@@ -110,10 +153,11 @@ def timed_ms(torch: Any, graph: Any) -> float:
     return float(statistics.median(times))
 
 
-def measured(torch: Any, torchvision: Any, groups: int, seed: int) -> list[Group]:
-    """Return random groups of two spans, each measured alone and together."""
+def measured(torch: Any, groups: int, seed: int, seconds: float) -> list[Group]:
+    """Return random groups of two spans, each measured alone and together; fewer where the time is up before."""
     rng = np.random.default_rng(seed)
-    library = models(torch, torchvision)
+    library = models(torch)
+    began_s = time.monotonic()
     names = sorted(library)
 
     def span() -> Span:
@@ -141,6 +185,8 @@ def measured(torch: Any, torchvision: Any, groups: int, seed: int) -> list[Group
             pair = (span(), span())
             together = timed_ms(torch, captured(torch, [pair[0].run, pair[1].run]))
             found.append(Group(spans=pair, together_ms=together))
+            if time.monotonic() - began_s > seconds:
+                break
             if sys.stderr.isatty() or index % 100 == 99:
                 print(f"{index + 1} of {groups} groups measured", file=sys.stderr)
     return found
@@ -199,22 +245,49 @@ def by_network(torch: Any, known: Floats, times: Floats, asked: Floats) -> Float
     return predicted
 
 
+def profile_whole(torch: Any) -> None:
+    """Print what `rota plan profile` measures on this GPU and on the CPU, beside the time of the whole model."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+    from rota.planner.pytorch.graph import ModelProfiling, model_graph
+
+    layers = (torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True) for _ in range(4))
+    model, inputs = torch.nn.Sequential(*layers).eval(), torch.randn(16, 512, 1024)
+    graph = model_graph(model, (inputs,), ModelProfiling(device_types=("cpu", "cuda"), repeats=5), "encoder")
+    there, value = model.cuda(), inputs.cuda()
+    times_ms = []
+    with torch.inference_mode():
+        for _ in range(20):
+            torch.cuda.synchronize()
+            began_s = time.perf_counter()
+            there(value)
+            torch.cuda.synchronize()
+            times_ms.append((time.perf_counter() - began_s) * 1e3)
+    sums = {kind: sum(operator.time_ms[kind] for operator in graph.operators) for kind in ("cpu", "cuda")}
+    whole_ms = statistics.median(times_ms[5:])
+    on = f"{sums['cpu']:.1f} ms on the CPU and {sums['cuda']:.2f} ms on the GPU"
+    print(f"profile: {len(graph.operators)} operators take {on};")
+    print(f"the whole model takes {whole_ms:.2f} ms there, its operators {sums['cuda'] / whole_ms:.2f} times that")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--groups", type=int, default=600, help="number of random pairs of spans to measure")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=200.0, help="stop measuring groups after that long")
+    parser.add_argument("--profile", action="store_true", help="compare operators that Rota profiles with the whole")
     parser.add_argument("--out", help="write the measured groups as CSV")
     options = parser.parse_args()
     try:
         import torch
-        import torchvision  # type: ignore[import-not-found,unused-ignore] # only where a GPU is measured
     except ImportError as error:
-        print(f"skipped: {error}; this benchmark needs PyTorch and torchvision")
+        print(f"skipped: {error}; this benchmark needs PyTorch")
         return 0
     if not torch.cuda.is_available():
         print("skipped: PyTorch finds no GPU")
         return 0
-    groups = measured(torch, torchvision, options.groups, options.seed)
+    if options.profile:
+        profile_whole(torch)
+    groups = measured(torch, options.groups, options.seed, options.seconds)
     if options.out:
         with open(options.out, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)

@@ -7,9 +7,11 @@ it should. `python bench/hostile.py [--seconds 10] [ATTACK ...]` prints a table 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import multiprocessing
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -24,6 +26,10 @@ from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import aiohttp
+import socketio
+
+from attacks.session_calls import ask, log_in_page
 from managers import Manager
 
 JOBS = "/api/v1/jobs"
@@ -53,11 +59,50 @@ BODIES: dict[str, tuple[str, str, bytes | None]] = {
     "pages of 1,000 jobs": ("GET", f"{JOBS}?all=true&limit=1000", None),
     "dry runs": ("POST", f"{JOBS}?dry_run=true", _body(_job(resources={"gpus": 1}))),
     "jobs without devices that all start": ("POST", JOBS, _body(_job(gang=False, workers=250, run="sleep 5"))),
+    "gangs of 250 tasks": ("POST", JOBS, _body(_job(workers=250, run="sleep 5"))),
+    "lone surrogates": ("POST", JOBS, b'{"run":"' + rb"\ud800" * 10_000 + b'"}'),
+    "integers of 100,000 digits": ("POST", JOBS, b'{"run":"x","priority":' + b"9" * 100_000 + b"}"),
+    "base 60": ("POST", JOBS, _body(_job(time_limit="190:20:30" * 1000))),
 }
 HALF = {
     "half-sent headers": b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Le",
     "half-sent bodies": b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
 }
+
+
+BOMB = "YAML bombs on the dashboard"
+BOMB_TEXT = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]" for i in range(8)
+)
+
+
+def send_bombs(url: str, token: str, until_s: float, name: str, sent: Any) -> None:
+    """Type a YAML bomb into the job file of the dashboard's page, again and again, through its web socket."""
+    asyncio.run(_send_bombs(url, token, until_s, sent))
+
+
+async def _send_bombs(url: str, token: str, until_s: float, sent: Any) -> None:
+    cookie = log_in_page(url, token)
+    page = ask(url, "GET", "/submit", Cookie=cookie).text
+    client_id = re.search(r"[\"']client_id[\"']:\s*[\"']([0-9a-f-]{36})", page)
+    area = re.search(
+        r'"(\d+)":\{"tag":"nicegui-input"(?:(?!"tag").)*?"type":"textarea".*?"listener_id":"([^"]+)"', page
+    )
+    assert client_id is not None, page[:2000]
+    assert area is not None, page[:2000]
+    message = {"id": int(area[1]), "client_id": client_id[1], "listener_id": area[2], "args": [BOMB_TEXT]}
+    hands = {"client_id": client_id[1], "tab_id": "tab", "document_id": "document", "old_tab_id": ""}
+    async with aiohttp.ClientSession(headers={"Cookie": cookie}) as session:
+        client = socketio.AsyncClient(reconnection=False, http_session=session)
+        await client.connect(url, socketio_path="/_nicegui_ws/socket.io", transports=["websocket"])
+        assert await client.call("handshake", hands, timeout=20) is True
+        while time.time() < until_s and client.connected:
+            for _ in range(10):
+                await client.emit("event", message)
+            await asyncio.sleep(0)
+            with sent.get_lock():
+                sent.value += 10
+        await client.disconnect()
 
 
 def send(url: str, token: str, until_s: float, name: str, sent: Any) -> None:
@@ -132,7 +177,7 @@ def measure(manager: Manager, tokens: list[str], name: str, seconds: float) -> t
     """Return the attacker's requests, the times of others' submissions, and their lost and failed ones."""
     url, until_s = manager.client.url, time.time() + seconds
     sent = multiprocessing.Value("i", 0)
-    work: Callable[..., None] = half_send if name in HALF else send
+    work: Callable[..., None] = half_send if name in HALF else send_bombs if name == BOMB else send
     attackers = [
         multiprocessing.Process(target=work, args=(url, tokens[0], until_s, name, sent), daemon=True)
         for _ in range(CONNECTIONS)
@@ -167,7 +212,9 @@ def main() -> int:
     options.add_argument("--seconds", type=float, default=10.0)
     options.add_argument("attacks", nargs="*", help="the attacks to try; all by default")
     given = options.parse_args()
-    names = [name for name in (*BODIES, *HALF) if not given.attacks or any(word in name for word in given.attacks)]
+    names = [
+        name for name in (*BODIES, *HALF, BOMB) if not given.attacks or any(word in name for word in given.attacks)
+    ]
     broken = 0
     print("| attack | attacker's requests | others' submissions | p50 | p99 | refused | jobs lost |")
     print("|---|---|---|---|---|---|---|")

@@ -35,7 +35,7 @@ from e2e.kubernetes.replica import gang, pod
 from rota.core.errors import Unavailable
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.api.connection import connect
-from rota.drivers.kubernetes.objects.manifests import manifests
+from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
 
 Json = dict[str, Any]
 GANG = 8
@@ -270,7 +270,7 @@ async def main(nodes: int, alone: int, gangs: int, only_start: bool) -> None:
         folder = Path(name)
         bed = Bed(folder / "bed").start()
         try:
-            for value in manifests("rota-system", "unused"):
+            for value in manifests(InstallOptions(release=(1, 20))):
                 if value["kind"] == "CustomResourceDefinition":
                     bed.admin.make(value)
             field = Field(bed)

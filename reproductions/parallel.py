@@ -12,6 +12,7 @@ import random
 import statistics
 import sys
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from rota.planner.parallel.accuracy import mean_absolute, ranked_cases, relative_errors
@@ -23,7 +24,7 @@ from rota.planner.parallel.layerwise.published import OPTIMA, published_task
 from rota.planner.parallel.measured import read_iterations
 from rota.planner.parallel.plans import Recompute, TrainingSetup
 from rota.planner.parallel.search import PlanConstraints, by_search, usual_recompute
-from rota.planner.parallel.staged import StagedTask, costed_stages, plan_staged
+from rota.planner.parallel.staged import StagedTask, costed_stages, group_bounds, plan_staged
 from rota.planner.parallel.transformer import TransformerShape
 
 A100 = accelerator("a100")
@@ -198,19 +199,23 @@ def alpa() -> None:
         shape = TransformerShape(hidden=hidden, layers=layers, heads=heads, seq=1024, vocab=51200)
         setup = TrainingSetup(shape=shape, batch=1024, gpus=gpus, per_node=8)
         task = StagedTask(device=device, setup=setup, micro_batches=micro_batches, groups=groups)
-        per_group = layers // groups
+        bounds = group_bounds(task)
+        places = [0, *accumulate(part for part, _, _, _ in published)]
         wanted = [(data, tensor) for _, _, data, tensor in published]
-        sizes = [(part * per_group, devices) for part, devices, _, _ in published]
+        sizes = [
+            (bounds[end] - bounds[start], devices)
+            for (start, end), (_, devices, _, _) in zip(pairwise(places), published, strict=True)
+        ]
         options = costed_stages(task, sizes)
         known = next(plan for plan in options if [(one.data, one.tensor) for one in plan.stages] == wanted)
         best = plan_staged(task)
-        found = tuple((one.layers // per_group, one.gpus, one.data, one.tensor) for one in best.stages)
-        stages = "the same" if found == published else shown(found)
+        found, given = ([(one.layers, one.gpus, one.data, one.tensor) for one in plan.stages] for plan in (best, known))
+        stages = "the same" if found == given else shown(found)
         gain = known.iteration_s / best.iteration_s - 1
-        row(name, gpus, shown(published), f"{known.iteration_s:.1f}", stages, f"{best.iteration_s:.1f}", f"{gain:.1%}")
+        row(name, gpus, shown(given), f"{known.iteration_s:.1f}", stages, f"{best.iteration_s:.1f}", f"{gain:.1%}")
 
 
-def shown(stages: tuple[tuple[int, int, int, int], ...]) -> str:
+def shown(stages: list[tuple[int, int, int, int]]) -> str:
     texts = [f"{part} on {gpus} (d{data} t{tensor})" for part, gpus, data, tensor in stages]
     return f"{len(texts)} x {texts[0]}" if len(set(texts)) == 1 and len(texts) > 1 else " + ".join(texts)
 

@@ -39,8 +39,8 @@ RESTART_S = 30.0
 GPUS, PER_NODE = 64, 8
 GENERATED = (("mixed", 800, 1.3), ("gavel-like", 400, 1.3), ("philly-like", 800, 2.0))
 """Kind, jobs and load; below these loads hardly a job waits."""
-SEEDS = (101, 102, 103)
-SLICES = ((0, 0.9), (41_000, 1.1), (61_000, 2.0))
+SEEDS = (1001, 1002, 1003)
+SLICES = ((20_000, 0.9), (50_000, 1.1), (65_000, 2.0))
 """The first job of each slice of Philly, and its load."""
 SLICE_JOBS = 4000
 LIMIT_CPU_S = 120

@@ -12,7 +12,7 @@ from typing import Any
 from e2e.kubernetes.bed import Bed, made_bed
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, job
-from rota.drivers.kubernetes.objects.manifests import manifests
+from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
 from rota.sdk.client import Client
 from truth_rows.live import LiveRow, commit, compared, scores_of
 from truth_rows.workload import TimedJob, random_jobs
@@ -29,8 +29,8 @@ def measure_kubernetes(jobs: int, past: int, after: int, scale: float, seed: int
     bed = next(making)
     rows = []
     try:
-        for value in manifests(NAMESPACE, "unused"):
-            if value["kind"] not in ("Deployment", "Service"):
+        for value in manifests(InstallOptions(namespace=NAMESPACE, release=(1, 20))):
+            if value["kind"] not in ("Deployment", "Service") and "Webhook" not in value["kind"]:
                 bed.admin.make(value)
         for number in range(2):
             bed.admin.make(node_object(f"n{number + 1}", 4))

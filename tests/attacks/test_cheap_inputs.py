@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -11,13 +12,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
 
 from managers import Manager
+from rota.api.limits.callers import MESSAGES_BURST, MESSAGES_PER_SECOND, FairRequests
 from rota.core.errors import RotaError
+from rota.files.up_file import LimitsPart
 from rota.files.yaml_input import parse_yaml
 from rota.web.draft import plain_values, values_of
 
@@ -263,3 +266,32 @@ def test_job_file_in_the_dashboard_is_refused_by_name_and_quickly(text: str, wor
 def test_infinity_in_the_dashboard_is_refused() -> None:
     with pytest.raises(RotaError, match="JSON"):
         plain_values(values_of("run: x\nestimate: .inf"))
+
+
+@pytest.mark.attack(
+    "floods the web socket of its page", stopped_by="a rate of messages; the rest waits in the connection"
+)
+def test_messages_of_a_page_are_throttled() -> None:
+    async def flood() -> int:
+        taken = 0
+
+        async def page(scope: Any, receive: Any, send: Any) -> None:
+            nonlocal taken
+            while True:
+                await receive()
+                taken += 1
+
+        async def receive() -> Json:
+            await asyncio.sleep(0)
+            return {"type": "websocket.receive", "text": "x"}
+
+        scope = {"type": "websocket", "path": "/", "headers": [(b"cookie", b"rota_session=x")]}
+        app = FairRequests(page, LimitsPart(), token_required=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await app(scope, receive, cast(Any, None))
+        return taken
+
+    taken = asyncio.run(flood())
+
+    assert MESSAGES_BURST <= taken <= MESSAGES_BURST + MESSAGES_PER_SECOND * 0.5 + 1

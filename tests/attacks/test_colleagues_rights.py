@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from attacks.lab import Lab
+from managers import eventually
 from rota.api.access import AccessRole, Forbidden, Principal
 from rota.live.intake.audit_entry import Asker
 from rota.web import actions
@@ -278,3 +279,47 @@ def test_tenant_with_jobs_is_not_removed(lab: Lab) -> None:
     assert lab.ask("admin", "DELETE", "/tenants/nlp")[0] == 422
     lab.clear()
     assert lab.ask("admin", "DELETE", "/tenants/robots")[0] == 200
+
+
+@pytest.mark.attack(
+    "reads in a colleague's job file what came from the colleague's shell", stopped_by="values of variables are masked"
+)
+def test_variables_of_a_colleague_are_hidden(lab: Lab) -> None:
+    job_id = lab.submit("ada", env={"PATH": "/home/ada/bin", "KEY": {"secret": "hush"}})
+    hidden = {"PATH": "***", "KEY": "***"}
+    shown = {"PATH": "/home/ada/bin", "KEY": {"secret": "***"}}
+
+    for name, env in (("bob", hidden), ("vic", hidden), ("ada", shown), ("mia", shown), ("admin", shown)):
+        assert lab.ask(name, "GET", f"/jobs/{job_id}")[1]["spec"]["env"] == env, name
+    assert "/home/ada" not in lab.rota("bob", "show", job_id, "-o", "json")[1]
+
+
+def test_tenants_of_a_token_can_be_given_together_and_a_wrong_one_is_named(lab: Lab) -> None:
+    code, said = lab.rota("admin", "token", "create", "kim", "--tenant", "nlp,vision")
+    assert code == 0, said
+    assert lab.ask("admin", "GET", "/tokens")[1][-1]["tenants"] == ["nlp", "vision"]
+
+    status, answer = lab.ask("admin", "POST", "/tokens", {"name": "kim", "tenants": ["nlp vision"]})
+    assert status == 422
+    assert answer["error"].startswith("tenants.0: value error, not a name: 'nlp vision'; use up to 128 letters")
+
+
+def test_requeue_of_a_job_whose_priority_was_raised_says_the_way_out(lab: Lab) -> None:
+    job_id = lab.submit("ada", "sleep 60", resources={"gpus": 2})
+    waits = lab.submit("ada", "true", resources={"gpus": 2})
+    assert lab.ask("admin", "PATCH", f"/jobs/{waits}", {"priority": 3})[0] == 200
+    lab.ask("ada", "POST", f"/jobs/{job_id}/cancel")
+    eventually(lambda: lab.job(waits)["state"] == "succeeded")
+
+    status, answer = lab.ask("ada", "POST", f"/jobs/{waits}/requeue")
+
+    assert status == 422
+    assert "ask an admin to requeue it, or submit it again with priority 0" in answer["error"]
+
+
+def test_refused_submission_costs_little_of_the_rate(lab: Lab) -> None:
+    many = [{"run": "true", "tenant": "nlp"}] * 999
+    for _ in range(20):  # twice the burst, were they counted in full
+        status, answer = lab.ask("ada", "POST", "/jobs", [*many, {"run": "", "tenant": "nlp"}])
+        assert status == 422, answer
+    assert "at most 1000 (limits.jobs_at_once)" in lab.ask("ada", "POST", "/jobs", many * 2)[1]["error"]

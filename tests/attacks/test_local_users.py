@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import statistics
 import subprocess
@@ -9,14 +10,18 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from attacks.session_calls import TimedStream, ask, ask_from, client_at, post_form
 from managers import ROTA, Manager, eventually
+from rota.api.access import Access
 from rota.api.identity.attempts import MAX_BY_BOTH, MAX_BY_NAME, MAX_BY_SOURCE, WINDOW_S, LoginLimiter, TooManyLogins
-from rota.core.errors import RotaError
+from rota.api.identity.logins import Logins
+from rota.core.errors import RotaError, Unavailable
 from rota.sdk.client import Client, Refused
+from rota.store.tokens import Identities
 from rota.store.user_file import LocalUser, UserFile, changed_users, hash_password, is_password, read_users
 
 attack = pytest.mark.attack
@@ -251,6 +256,17 @@ def test_damaged_file_is_refused(tmp_path: Path, content: str) -> None:
 
     with pytest.raises(RotaError, match="not a file of users"):
         UserFile(path).users()
+
+
+@attack("logs in where the file of users is damaged, to learn where it lies", stopped_by="only the log says why")
+def test_damaged_file_is_not_described_to_those_who_log_in(tmp_path: Path) -> None:
+    (tmp_path / "users.json").write_text("not json")
+    logins = Logins(cast(Access, None), cast(Identities, None), UserFile(tmp_path / "users.json"))
+
+    with pytest.raises(Unavailable) as caught:
+        asyncio.run(logins.log_in_user("ada", PASSWORD, "10.0.0.1"))
+
+    assert str(caught.value) == "local users can't log in now; the manager's log says why"
 
 
 @attack("adds a user with a name of the manager, or one that breaks lines", stopped_by="names are checked")

@@ -75,6 +75,21 @@ def test_expired_token_ends_its_streams_within_a_second(guarded: Manager) -> Non
     assert b"tick" in stream.content
 
 
+@attack("keeps a stream open that says nothing after its token was revoked", stopped_by="streams end with their token")
+def test_quiet_log_stream_of_a_revoked_token_ends_within_a_second(guarded: Manager) -> None:
+    quiet = guarded.submit("echo once; sleep 600", name="quiet", tenant="vision")
+    guarded.wait(quiet, "running")
+    token_id, secret = new_token(guarded, tenants=["vision"])
+    stream = TimedStream(guarded.client.url, f"/jobs/{quiet}/logs?follow=true", secret)
+    eventually(lambda: b"once" in stream.content)
+
+    guarded.client.delete(f"/tokens/{token_id}")
+
+    assert stream.ends_within(1.0)
+    assert stream.content.strip() == b"once"
+    guarded.client.act(quiet, "cancel")
+
+
 # -- pages ----------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import re
 
 from docs.pages import ROOT
 from rota.api import audit, cluster, estimates, jobs, logs, metrics, submit, system, tenants, tokens, truth
+from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
@@ -33,6 +34,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         jobs.router,
         logs.router,
         metrics.router,
+        gpu_routes.router,
         system.router,
         cluster.router,
         estimates.router,

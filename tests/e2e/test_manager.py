@@ -219,7 +219,7 @@ def test_permanent_failure_is_not_tried_again(shared: Manager) -> None:
 def test_missing_command_is_told_in_the_log(shared: Manager) -> None:
     job_id = shared.client.submit({"run": ["no-such-program"]})[0]
 
-    assert shared.wait(job_id)["message"] == "the command was not found (permanent)"
+    assert shared.wait(job_id)["message"] == "it could not be started: the command was not found (permanent)"
     assert "can't run 'no-such-program'" in shared.said(job_id)
 
 

@@ -213,8 +213,10 @@ def test_job_that_ran_out_of_what_was_chosen_is_kept_with_more(tmp_path: Path, m
         entry = LoopEntry([JobArrived(job("1", memory_bytes=1 << 30))])
         entry.records = {JobId("1"): Record(json.dumps(spec))}
         await control.apply(entry)
+        await control.apply(LoopEntry([]))  # only now has the first entry been carried out
         for _ in range(MOST_RAISES):
             control.answered(JobEnded(JobId("1"), End.FAILED, 0.0), ExitDetail(failure="out-of-memory", exit_code=137))
+            await control.apply(LoopEntry([]))
             await control.apply(LoopEntry([]))
 
         assert driver.started == [JobId("1")] * (1 + MOST_RAISES)

@@ -46,6 +46,14 @@ def test_narrowest_cap_counts(loop: tuple[Control, Records], role: str, tenant: 
     assert tenants.cap(role, tenant) == cap
 
 
+def test_maintainers_may_give_what_members_may_unless_an_admin_says_otherwise(loop: tuple[Control, Records]) -> None:
+    wide = TenantRegistry(*loop, TenantSettings(names=("nlp",), caps={"nlp/member": 5}))
+    narrow = TenantRegistry(*loop, TenantSettings(names=("nlp",), caps={"nlp/member": 5, "nlp/maintainer": 1}))
+
+    assert wide.caps_of("nlp") == {"member": 5, "maintainer": 5}
+    assert narrow.caps_of("nlp") == {"member": 5, "maintainer": 1}
+
+
 def test_priority_up_to_the_cap_is_allowed_and_above_it_refused(loop: tuple[Control, Records]) -> None:
     tenants = TenantRegistry(*loop, TenantSettings(names=("vision",), caps={"vision": 5}))
 

@@ -181,6 +181,18 @@ def test_bad_profile_is_one_line(line: str, told: str) -> None:
         parse_profile(f"{PROFILE}{line}\n", "text")
 
 
+def test_inputs_cost_no_transfer_and_an_output_is_sent_once_however_many_read_it() -> None:
+    fields = "forward_compute_time=1, backward_compute_time=2, activation_size={}, parameter_size=0"
+    sizes = {"a": "[600; 4]", "b": "[50; 50]", "c": "[70; 70]", "d": "8"}
+    lines = [f"{name} -- {'Input' if name == 'a' else 'Cell'} -- {fields.format(size)}" for name, size in sizes.items()]
+    edges = ["a -- b", "a -- d", "b -- c", "b -- d", "c -- d"]
+
+    profile = parse_profile("\n".join([*lines, *edges]), "text")
+
+    # b has two readers and two equal sizes: one output. c has one reader: two outputs.
+    assert [layer.activation_bytes for layer in profile.layers] == [0.0, 50.0, 140.0, 8.0]
+
+
 def test_published_profile_of_vgg() -> None:
     profile = read_profile(published("dapple", "vgg-19-pbs-32.txt"))
 

@@ -129,3 +129,44 @@ def test_what_no_schedule_can_do_is_told() -> None:
         )
     with pytest.raises(RotaError, match="0 micro-batches"):
         PipelineSettings(micro_batches=0)
+
+
+def chunks_of(count: int, transfer_ms: float = 0.0) -> list[PipelineChunk]:
+    return [
+        PipelineChunk(devices=(f"p{at}",), forward_ms=2.0 + at, backward_ms=4.0, transfer_ms=transfer_ms)
+        for at in range(count)
+    ]
+
+
+def test_processes_with_cores_of_their_own_do_not_wait() -> None:
+    alone = simulate_pipeline(chunks_of(4, 0.5), PipelineSettings(micro_batches=6))
+    cores = simulate_pipeline(chunks_of(4, 0.5), PipelineSettings(micro_batches=6, core_speeds=(1.0,) * 20))
+
+    assert cores.step_ms == pytest.approx(alone.step_ms)
+
+
+def test_one_core_does_all_the_work_one_after_the_other() -> None:
+    chunks = chunks_of(3, 0.5)
+    work_ms = 6 * sum(chunk.forward_ms + chunk.backward_ms for chunk in chunks) + 6 * 2 * 2 * 0.5
+
+    found = simulate_pipeline(chunks, PipelineSettings(micro_batches=6, core_speeds=(1.0,)))
+
+    assert found.step_ms == pytest.approx(work_ms)
+
+
+def test_side_by_side_processes_are_as_fast_as_measured() -> None:
+    """Two stages of which one works alone at first and at last, and both in between at 0.8 of their speed."""
+    chunks = [PipelineChunk(devices=(f"p{at}",), forward_ms=1.0, backward_ms=1.0) for at in range(2)]
+
+    found = simulate_pipeline(
+        chunks, PipelineSettings(micro_batches=2, schedule=PipelineSchedule.GPIPE, core_speeds=(1.0, 0.8))
+    )
+
+    # F0 | F1 and F0 | F1 | B0 | B1 and B0 | B1: two of six times are shared.
+    assert found.step_ms == pytest.approx(4 + 2 / 0.8)
+
+
+@pytest.mark.parametrize("speed", [0.0, 1.5, float("nan")])
+def test_speeds_beside_others_are_shares(speed: float) -> None:
+    with pytest.raises(RotaError, match="speeds beside others"):
+        PipelineSettings(micro_batches=1, core_speeds=(1.0, speed))

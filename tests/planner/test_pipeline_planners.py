@@ -52,6 +52,16 @@ def test_even_models_are_cut_in_the_middle_over_two_nodes(name: str, batches: in
     assert first.compute_ms / (first.compute_ms + second.compute_ms) == pytest.approx(0.5, abs=0.03)
 
 
+@pytest.mark.slow
+def test_amoebanet_is_cut_once_with_more_before_the_cut() -> None:
+    problem = read_problem(published("dapple", "amoeba-36-pbs-1.txt"), fully_connected("gpu", 16, per_node=8))
+
+    plan = plan_dapple(problem, PlannerOptions(micro_batches=128))
+
+    assert replicas(plan.notes) == "8:8"
+    assert [round(stage.compute_ms, 1) for stage in plan.stages] == [90.1, 78.0]
+
+
 def test_data_parallelism_wins_where_weights_are_small() -> None:
     problem = chain_problem([4.0, 4.0, 4.0], fully_connected("gpu", 4), output=10**9, weights=10)
 

@@ -12,7 +12,7 @@ from rota.planner.simulate.calls import call_latency_ms, contiguous_pieces
 from rota.planner.simulate.latency import stages_of
 from rota.planner.simulate.loads import placed_stage, refuse_misplaced
 from rota.planner.simulate.operators import simulate_placement
-from rota.planner.simulate.report import plan_report
+from rota.planner.simulate.report import StepSettings, plan_report
 from rota.planner.simulate.tasks import SimTask, simulate_tasks
 
 
@@ -122,7 +122,7 @@ def test_step_of_a_plan_does_not_depend_on_its_objective() -> None:
     problem = problem_of([operator("a", 2.0), operator("b", 3.0)], [(0, 1)], machines(2))
     plans = [placed(problem, {0: "a0", 1: "a1"}, objective) for objective in PlanObjective]
 
-    reports = [plan_report(problem, plan, 4) for plan in plans]
+    reports = [plan_report(problem, plan, StepSettings(micro_batches=4)) for plan in plans]
 
     assert [report.step_ms for report in reports] == [2.0 + 4 * 3.0] * 2
     assert [report.latency_ms for report in reports] == [5.0] * 2
@@ -132,4 +132,4 @@ def test_samples_of_stages_that_are_no_pipeline_run_one_after_the_other() -> Non
     problem = problem_of([operator("a", 2.0), operator("b", 3.0), operator("c")], [(0, 1), (1, 2)], machines(2))
     plan = placed(problem, {0: "a0", 1: "a1", 2: "a0"}, PlanObjective.LATENCY)
 
-    assert plan_report(problem, plan, 4).step_ms == pytest.approx(4 * 6.0)
+    assert plan_report(problem, plan, StepSettings(micro_batches=4)).step_ms == pytest.approx(4 * 6.0)

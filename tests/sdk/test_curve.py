@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rota.core.model.job import JobId
 from rota.sdk.curve import MAX_POINTS, MetricCurve
+from rota.sdk.training import steps
 from rota.store.run_folder import curve, progress, shared_folder
 
 
@@ -18,12 +20,12 @@ def test_a_long_run_has_few_points(tmp_path: Path) -> None:
     for second in range(10_000):
         told.add(float(second), 10 * second, {"loss": 1 / (1 + second)})
 
-    steps = [step for _, step, _ in told.points]
+    at = [step for _, step, _ in told.points]
 
-    assert MAX_POINTS // 2 <= len(steps) <= MAX_POINTS
-    assert steps[0] == 0
-    assert steps[-1] > 99_000
-    assert steps == sorted(steps)
+    assert MAX_POINTS // 2 <= len(at) <= MAX_POINTS
+    assert at[0] == 0
+    assert at[-1] > 99_000
+    assert at == sorted(at)
 
 
 def test_a_restart_continues_the_curve(tmp_path: Path) -> None:
@@ -55,3 +57,19 @@ def test_only_numbers_are_taken_from_a_job_s_files(tmp_path: Path) -> None:
     (folder / "curve-0.json").unlink()
     (folder / "curve-0.json").symlink_to("/etc/passwd")
     assert curve(tmp_path, JobId("1")) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "known"), [({"steps": 7}, 7), ({}, 3), ({"plain": True}, 0)], ids=["said", "counted", "unknown"]
+)
+def test_progress_says_how_many_steps_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], known: int
+) -> None:
+    """A loader that is made from the first step on is counted; any other may be one epoch of several."""
+    monkeypatch.setenv("ROTA_RUN_DIR", str(tmp_path))
+    loader = [1, 2, 3]
+    run = steps(loader if given.get("plain") else lambda first: loader[first:], steps=given.get("steps"))
+
+    assert list(run) == [1, 2, 3]
+
+    assert json.loads((tmp_path / "progress-0.json").read_text())["steps"] == known

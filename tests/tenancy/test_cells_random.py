@@ -19,6 +19,12 @@ def test_promises_hold_through_failures_and_new_promises(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [1004, 1012])
+def test_tenant_gets_a_node_that_is_larger_than_the_first_of_its_cell(seed: int) -> None:
+    trace(random.Random(seed))
+
+
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.integers(0, 2**32))
 def test_promises_hold_through_long_histories(seed: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from fastapi import Request
@@ -123,17 +123,7 @@ class Access:
         account: str | None = None,
     ) -> tuple[StoredToken, str]:
         """Create a token; return it with its secret, which is not stored."""
-        secret = f"rota_{secrets.token_urlsafe(32)}"
-        token = StoredToken(
-            id=secrets.token_hex(4),
-            digest=digest_of(secret),
-            name=name,
-            role=role.value,
-            tenants=tenants,
-            created_s=clock.now_s(),
-            expires_s=expires_s,
-            account=account,
-        )
+        token, secret = _made("rota_", name, role, tenants, expires_s, account)
         self._tokens.add(token, actor)
         return token, secret
 
@@ -141,17 +131,8 @@ class Access:
         self, name: str, role: AccessRole, tenants: tuple[str, ...], expires_s: float, detail: str
     ) -> tuple[StoredToken, str]:
         """Open a session for a user who has logged in; return it with its secret, which is not stored."""
-        secret = f"rota_s_{secrets.token_urlsafe(32)}"
-        session = StoredToken(
-            id=secrets.token_hex(4),
-            digest=digest_of(secret),
-            name=name,
-            role=role.value,
-            tenants=tenants,
-            created_s=clock.now_s(),
-            expires_s=expires_s,
-            is_session=True,
-        )
+        made, secret = _made("rota_s_", name, role, tenants, expires_s)
+        session = replace(made, is_session=True)
         self._tokens.open_session(session, detail)
         return session, secret
 
@@ -217,6 +198,29 @@ class Access:
         role = AccessRole(token.role)
         tenants = None if role is AccessRole.ADMIN or "*" in token.tenants else frozenset(token.tenants)
         return Principal(name=token.name, role=role, tenants=tenants, account=token.account)
+
+
+def _made(
+    prefix: str,
+    name: str,
+    role: AccessRole,
+    tenants: tuple[str, ...],
+    expires_s: float | None,
+    account: str | None = None,
+) -> tuple[StoredToken, str]:
+    """Return a new token with its secret, which begins with a prefix."""
+    secret = f"{prefix}{secrets.token_urlsafe(32)}"
+    token = StoredToken(
+        id=secrets.token_hex(4),
+        digest=digest_of(secret),
+        name=name,
+        role=role.value,
+        tenants=tenants,
+        created_s=clock.now_s(),
+        expires_s=expires_s,
+        account=account,
+    )
+    return token, secret
 
 
 def is_local(host: str) -> bool:

@@ -12,8 +12,22 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from rota import __version__
-from rota.api import audit, cluster, docs_page, estimates, jobs, logs, metrics, submit, system, tenants, tokens, truth
+from rota.api import (
+    audit,
+    cluster,
+    docs_page,
+    estimates,
+    jobs,
+    logs,
+    metrics,
+    submit,
+    system,
+    tenants,
+    tokens,
+    truth,
+)
 from rota.api.access import Forbidden, Unknown
+from rota.api.gpu import routes as gpu_routes
 from rota.api.guard.cross_site import SameSite
 from rota.api.guard.refusals import NotedRefusals
 from rota.api.guard.same_user import SameUser
@@ -54,6 +68,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.include_router(jobs.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
     app.include_router(estimates.router, prefix="/api/v1")
+    app.include_router(gpu_routes.router, prefix="/api/v1")
     app.include_router(system.router, prefix="/api/v1")
     app.include_router(cluster.router, prefix="/api/v1")
     app.include_router(tenants.router, prefix="/api/v1")

@@ -9,7 +9,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from rota.api.gpu.prometheus import gpu_metrics
 from rota.api.service import Service, principal, service
+from rota.live.loop.policy_faults import fault_of
 from rota.live.loop.record import SHOWN_STATES
 
 router = APIRouter(tags=["probes"], dependencies=[Depends(principal)])
@@ -39,10 +41,13 @@ class Collector:
             "rota_step_seconds", "Duration of the steps of the engine.", buckets=buckets, sum_value=times.total_s
         )
         yield from self._truth()
+        yield from gpu_metrics(self._parts.gpus)
         trouble = 0 if control.trouble is None else 1
         held_s = control.watch.longest_s()
         yield GaugeMetricFamily("rota_loop_hold_seconds", "Longest hold of the loop in the last minute.", value=held_s)
         yield GaugeMetricFamily("rota_storage_trouble", "1 while the database can't be written.", value=trouble)
+        fault = 0 if fault_of(control.engine.policy) is None else 1
+        yield GaugeMetricFamily("rota_policy_fault", "1 while a user's policy fails and decides nothing.", value=fault)
         for name, (about, count) in self._parts.more_counters().items():
             yield CounterMetricFamily(name, about, value=count)
 

@@ -21,10 +21,11 @@ from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
 from rota.api.app import make_app
+from rota.api.gpu.setup import gpu_monitor, gpu_upkeep
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
-from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
+from rota.api.limits.values import job_quota, most_connections, raise_descriptor_limit
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Cause
@@ -39,14 +40,17 @@ from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, 
 from rota.drivers.local.settings import Settings
 from rota.files.job_shape import JobFile
 from rota.files.oidc_file import OidcFile
+from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
+from rota.live.gpus.monitor import GpuMonitor
 from rota.live.intake.quotas import SubmissionQuotas
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
+from rota.live.loop.progress_watch import watch_progress
 from rota.live.loop.retention import keep_tidy
 from rota.live.loop.storage import through_outages
 from rota.live.truth.keeper import ForecastKeeper
@@ -85,7 +89,7 @@ class Options:
     """How long jobs are kept after their end."""
     estimate_bound: float = BOUND
     """The largest measured error up to which an estimate replaces `auto`."""
-    call_limits: Limits = field(default_factory=Limits)
+    call_limits: LimitsPart = field(default_factory=LimitsPart)
     """What each caller may take."""
     most_tasks: int | None = None
     """Tasks without devices that run at once; None: by the number of CPUs."""
@@ -161,9 +165,11 @@ async def _serve(
     starts = PacedStarts(
         options.settings.home, control.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
-    starts.attach(_attempts(options.settings, control, control.present.nodes, starts))
+    attempts, controller = _attempts(options.settings, control, control.present.nodes, starts)
+    starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
-    server = _http_server(options, _service(options, records, parts, control, forecasts, learning))
+    monitor = gpu_monitor(options.settings, options.scheduling.cluster, control)
+    server = _http_server(options, _service(options, records, parts, control, forecasts, learning, monitor))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
     retraining = Retraining(control, options.scheduling, records.url, options.settings.home)
@@ -174,10 +180,12 @@ async def _serve(
         for work in (
             control.watch.run(),
             keep_tidy(records, options.settings.home, options.keep_s),
+            watch_progress(control.state, options.settings.home, control.tell),
             through_outages(retraining.run),
             through_outages(learning.run),
             through_outages(forecasts.run),
             control.storage.watch(),
+            *gpu_upkeep(options.settings, control, monitor, controller),
             *parts.upkeep(),
         )
     ]
@@ -202,18 +210,20 @@ async def _serve(
     log.info("stopped")
 
 
-def _attempts(settings: Settings, control: Control, nodes: Sequence[Node], starts: PacedStarts) -> Attempts:
-    """What runs the tasks of attempts; on GPUs that can be, jobs are suspended instead of stopped."""
+def _attempts(
+    settings: Settings, control: Control, nodes: Sequence[Node], starts: PacedStarts
+) -> tuple[Attempts, AttemptController]:
+    """What runs the tasks of attempts, and its innermost part; on GPUs that can be, jobs are suspended, not stopped."""
     if settings.gpu is None:
-        return AttemptController(nodes, settings, starts.answered, overlaps=control.engine.overlaps)
+        controller = AttemptController(nodes, settings, starts.answered, overlaps=control.engine.overlaps)
+        return controller, controller
     later = asyncio.get_running_loop().call_later
     suspending = SuspendingAttempts(settings, control.state, nodes, starts.answered, later)
-    suspending.attach(
-        AttemptController(
-            nodes, settings, suspending.answered, overlaps=control.engine.overlaps, noticed=suspending.noticed
-        )
+    controller = AttemptController(
+        nodes, settings, suspending.answered, overlaps=control.engine.overlaps, noticed=suspending.noticed
     )
-    return suspending
+    suspending.attach(controller)
+    return suspending, controller
 
 
 def _repeat_cancellations(control: Control, home: Path) -> None:
@@ -243,6 +253,7 @@ def _service(
     control: Control,
     forecasts: ForecastKeeper,
     learning: Learning,
+    monitor: GpuMonitor | None,
 ) -> Service:
     most_tasks = options.most_tasks or usual_most_tasks()
 
@@ -253,7 +264,7 @@ def _service(
     tenants = TenantRegistry(
         control, records, options.tenants, also=(name for token in parts.access.all() for name in token.tenants)
     )
-    quotas = SubmissionQuotas(control, options.call_limits.job_quota) if parts.access.required else None
+    quotas = SubmissionQuotas(control, job_quota(options.call_limits)) if parts.access.required else None
     return Service(
         control=control,
         requests=Requests(
@@ -274,12 +285,13 @@ def _service(
         logins=parts.logins,
         home=options.settings.home,
         scheduling=options.scheduling,
-        lookout=ManagerOverview(records, control, options.scheduling),
+        lookout=ManagerOverview(records, control, options.scheduling, monitor),
         limits=str(options.settings.limits),
         learning=learning,
         truth=Truth(records, options.scheduling, forecasts),
         call_limits=options.call_limits,
         tenants=tenants,
+        gpus=monitor,
     )
 
 

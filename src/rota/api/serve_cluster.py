@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,13 @@ from rota.api.extender import with_extender
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import HttpServer, http_config
-from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
+from rota.api.limits.values import most_connections, raise_descriptor_limit
 from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
-from rota.api.wire import forecast_out
+from rota.api.wire import demand_out, forecast_out
 from rota.core.errors import RotaError
 from rota.core.model.job import JobId
+from rota.drivers.kubernetes.admission.server import AdmissionOptions, AdmissionServer
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.api.connection import Connection
 from rota.drivers.kubernetes.api.informer import Informer
@@ -36,11 +37,15 @@ from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.gangs.claims_check import RepairCount
+from rota.drivers.kubernetes.gangs.cluster_facts import ClusterFacts
+from rota.drivers.kubernetes.gangs.provisioning import Provisioner
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
-from rota.drivers.kubernetes.objects.reading import NONSENSE
-from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
+from rota.drivers.kubernetes.resources.follower import UNUSABLE, SettingsFollower
+from rota.drivers.kubernetes.resources.status import QueueUse, SeenResources, StatusWriter
+from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.job_shape import JobFile
+from rota.files.up_file import LimitsPart
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
@@ -49,6 +54,7 @@ from rota.live.loop.retention import keep_tidy
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
+from rota.live.views.tenant_usage import TenantGuarantees, uses_of
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
@@ -56,7 +62,6 @@ from rota.store.records import Records
 log = logging.getLogger("rota.api")
 ASK_FIRST_S = 1.0
 """How long kube-scheduler has to bind a pod with a slot before Rota does."""
-UNUSABLE = "the settings can't be used; they stay as they were"
 LOOK_S = 1.0
 """Time between two reads of the nodes while there are none."""
 
@@ -86,6 +91,10 @@ class ClusterOptions:
     """What kube-scheduler has to send; None on loopback only."""
     certificate: Path | None = None
     key: Path | None = None
+    admission: AdmissionOptions | None = None
+    """Where the admission webhook answers; None: there is none."""
+    resources: bool = True
+    """Whether Queue, Topology and SchedulingPolicy objects are followed."""
     keep_s: float = 30 * 86400.0
     pages: Callable[[Service], Asgi] | None = None
 
@@ -143,8 +152,7 @@ class _ReplicaRun:
         self._say = say
         self._switch = _Switch()
         self._repair_count = RepairCount()
-        self._changed = asyncio.Event()
-        self._settings = options.given
+        self._follower = SettingsFollower(options.given, check_settings)
         self._used: ClusterSettings | None = None
         """The settings of the last term that could begin."""
 
@@ -155,7 +163,7 @@ class _ReplicaRun:
         if options.lease is not None:
             leadership = Leadership(own_api, options.namespace, options.lease, options.identity, options.pod)
         api = Api(options.connection, fence=None if leadership is None else leadership.fence)
-        most = most_connections(Limits().connections, raise_descriptor_limit(), 0)
+        most = most_connections(LimitsPart().connections, raise_descriptor_limit(), 0)
         config = http_config(self._switch, options.certificate, options.key, proxy_headers=False)
         server = HttpServer(config, most)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -181,62 +189,40 @@ class _ReplicaRun:
 
     async def _lead(self, api: Api, own_api: Api, leadership: Leadership | None) -> None:
         options = self._options
-        wanted = needed_rights(options.namespace, config_map=options.config_map, lease=options.lease, pod=options.pod)
+        wanted = needed_rights(
+            options.namespace,
+            config_map=options.config_map,
+            lease=options.lease,
+            pod=options.pod,
+            admission=options.admission is not None,
+        )
         await check_rights(own_api, wanted)
-        if leadership is not None:
-            await leadership.acquire()
+        follower = self._follower
         async with asyncio.TaskGroup() as group:
+            if options.config_map is not None:
+                group.create_task((await follower.config_map(own_api, options.namespace, options.config_map)).run())
+            if options.resources:
+                for informer in await follower.resources(own_api):
+                    group.create_task(informer.run())
+            if options.admission is not None:
+                webhook = AdmissionServer(
+                    own_api, options.namespace, options.admission, lambda: follower.settings, check_settings
+                )
+                group.create_task(webhook.run(self._say))
             if leadership is not None:
+                await leadership.acquire()
                 group.create_task(leadership.keep())
-            if self._options.config_map is not None:
-                group.create_task((await self._config(api)).run())
             group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
             for each in self._parts.upkeep():
                 group.create_task(each)
             while True:
-                await self._term(api, self._settings)
-
-    # -- settings --------------------------------------------------------------------------------
-
-    async def _config(self, api: Api) -> Informer:
-        """Follow the ConfigMap; an error in it is logged and changes nothing."""
-        informer = Informer(
-            api,
-            f"/api/v1/namespaces/{self._options.namespace}/configmaps",
-            self._configs_listed,
-            self._configs_changed,
-            fieldSelector=f"metadata.name={self._options.config_map}",
-        )
-        await informer.begin()
-        return informer
-
-    def _configs_listed(self, values: list[dict[str, Any]]) -> None:
-        for value in values:
-            self._configured(value)
-
-    def _configs_changed(self, changes: list[dict[str, Any]]) -> None:
-        for change in changes:
-            if change["type"] != "DELETED":
-                self._configured(change["object"])
-
-    def _configured(self, value: dict[str, Any]) -> None:
-        try:
-            text = str((value.get("data") or {}).get(KEY, ""))
-            settings = read_settings(text, f"ConfigMap {self._options.config_map}: {KEY}")
-            check_settings(settings)
-        except NONSENSE as error:
-            log.error(UNUSABLE, extra={"why": str(error)[:1000]})
-            return
-        if settings != self._settings:
-            self._settings = settings
-            self._changed.set()
-            log.info("settings changed", extra={"policy": settings.policy, "tenancy": settings.tenancy})
+                await self._term(api, follower.settings)
 
     # -- one term --------------------------------------------------------------------------------
 
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
         """Schedule under one set of settings, until they change or the state has to be rebuilt."""
-        self._changed.clear()
+        self._follower.changed.clear()
         driver = self._driver(api, settings)
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
@@ -244,6 +230,8 @@ class _ReplicaRun:
         while not driver.node_cache.nodes:
             await asyncio.sleep(LOOK_S)
             await nodes.begin()
+        facts = ClusterFacts(api, driver.world)
+        await facts.begin()
         await pods.begin()
         await driver.ask_sizes()
         try:
@@ -253,19 +241,17 @@ class _ReplicaRun:
             if self._used is None or self._used == settings:
                 raise
             log.error(UNUSABLE, extra={"why": str(error)})
-            self._settings = self._used
+            self._follower.fall_back(self._used)
             return
         self._used = settings
         source = ForecastWorker(scheduling, self._records.url)
         foresight = ForecastKeeper(control, self._records, source, scheduling.policy)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
-
-        async def foresee(job_id: JobId) -> dict[str, Any] | None:
-            return forecast_out(await requests.foresee(job_id))
-
+        provisioner = Provisioner(api, driver.gang_index, settings.provisioning)
+        foresee = _foreseeing(requests, source, provisioner)
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
-        app = self._application(control, requests, scheduling, foresight)
+        app = self._application(control, requests, scheduling, foresight, source)
         extends, token = self._options.extends, self._options.extender_token
         self._switch.now = with_extender(app, Extender(driver), token) if extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
@@ -279,8 +265,13 @@ class _ReplicaRun:
                     _result(driver.failed),
                     self._renew(driver, settings.gang_timeout),
                 ]
+                if settings.provisioning.request:
+                    parts.append(provisioner.run())
+                if self._options.resources:
+                    parts.append(StatusWriter(api, lambda: self._seen_resources(control, scheduling)).run())
+                parts += [informer.run() for informer in facts.informers]
                 work = [group.create_task(part) for part in parts]
-                await self._changed.wait()
+                await self._follower.changed.wait()
                 for each in work:
                     each.cancel()
         finally:
@@ -299,15 +290,36 @@ class _ReplicaRun:
             repair_count=self._repair_count,
         )
 
+    def _seen_resources(self, control: Control, scheduling: Scheduling) -> SeenResources:
+        guarantees = TenantGuarantees(control, scheduling)
+        uses = {
+            name: QueueUse(
+                guaranteed=use.guaranteed,
+                used=round(use.held),
+                borrowed=round(use.borrowed),
+                lent=round(use.lent),
+                waiting=use.waiting,
+                running=use.running,
+            )
+            for name, use in uses_of(control.state, guarantees.now()).items()
+        }
+        nodes = [account.node for account in control.state.inventory.nodes]
+        return SeenResources(values=self._follower.values, refused=self._follower.refused, uses=uses, nodes=nodes)
+
     async def _renew(self, driver: KubernetesDriver, least_s: float) -> None:
         """End the term once a gang has become smaller, but not before the minimum length of a term."""
         await asyncio.sleep(least_s)
         await driver.outdated.wait()
         log.info("gangs have become smaller; the state is rebuilt")
-        self._changed.set()
+        self._follower.changed.set()
 
     def _application(
-        self, control: Control, requests: Requests, scheduling: Scheduling, forecasts: ForecastKeeper
+        self,
+        control: Control,
+        requests: Requests,
+        scheduling: Scheduling,
+        forecasts: ForecastKeeper,
+        source: ForecastWorker,
     ) -> Asgi:
         """Return the application that answers requests during a term."""
         service = Service(
@@ -325,6 +337,7 @@ class _ReplicaRun:
             limits="enforced by Kubernetes",
             truth=Truth(self._records, scheduling, forecasts),
             more_counters=self._counters,
+            more_nodes=source.more_nodes,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
 
@@ -338,6 +351,20 @@ def _cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _foreseeing(
+    requests: Requests, source: ForecastWorker, provisioner: Provisioner
+) -> Callable[[JobId], Awaitable[dict[str, Any] | None]]:
+    """Return the function that forecasts a job's start and the nodes that would start it, for its pods to show."""
+
+    async def foresee(job_id: JobId) -> dict[str, Any] | None:
+        expected = forecast_out(await requests.foresee(job_id))
+        demand = await source.more_nodes(job_id)
+        provisioner.note(job_id, demand[0].nodes if demand else 0)
+        return None if expected is None else {**expected, "more_nodes": demand_out(demand)}
+
+    return foresee
 
 
 async def _result(work: asyncio.Future[None]) -> None:

@@ -16,6 +16,7 @@ from rota.api.wire import NodeOut, Problem, nodes_out
 from rota.core.model.job import NodeId
 from rota.live.intake.requests import NotFound
 from rota.live.loop.entry import News
+from rota.live.loop.policy_faults import fault_of
 from rota.live.views.tenant_usage import TenantUse
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
@@ -98,7 +99,8 @@ async def stats(request: Request, caller: Caller) -> Response:
     """Return statistics of the loop: its steps so far, and the duration of the latest."""
     control = service(request).control
     held = {"longest_hold_s": round(control.watch.longest_s(), 4)}
-    return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), "trouble": control.trouble, **held})
+    faults = {"trouble": control.trouble, "policy_fault": fault_of(control.engine.policy)}
+    return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), **faults, **held})
 
 
 @router.get("/journal", response_class=Response)
@@ -149,8 +151,11 @@ async def _events(parts: Service, caller: Principal) -> AsyncIterator[str]:
                 yield ": heartbeat\n\n"
                 continue
             if news is not None:
-                data = json.dumps({"id": news.job_id, "tenant": news.tenant, "state": news.state})
-                yield f"id: {news.step}\nevent: job\ndata: {data}\n\n"
+                told = {"id": news.job_id, "tenant": news.tenant, "state": news.state}
+                if news.warning:
+                    told["warning"] = news.warning
+                kind = "warning" if news.warning else "job"
+                yield f"id: {news.step}\nevent: {kind}\ndata: {json.dumps(told)}\n\n"
     finally:
         stop()
 

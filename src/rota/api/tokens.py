@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from rota.api.access import AccessRole, Principal
 from rota.api.service import principal, service
 from rota.api.wire import Problem, moment
 from rota.drivers.local.confinement.accounts import token_account
-from rota.files.job_shape import Name
+from rota.files.job_shape import Name, name_of
 from rota.live.intake.requests import NotFound
 from rota.store import clock
 from rota.store.tokens import StoredToken
@@ -24,6 +24,13 @@ router = APIRouter(tags=["tokens"], responses={code: {"model": Problem} for code
 Caller = Annotated[Principal, Depends(principal)]
 
 
+def _tenant_or_all(value: object) -> object:
+    return value if value == "*" else name_of(value)
+
+
+TenantOrAll = Annotated[str, BeforeValidator(_tenant_or_all)]
+
+
 class NewToken(BaseModel):
     """The request for a new token."""
 
@@ -31,7 +38,7 @@ class NewToken(BaseModel):
 
     name: Name
     role: Literal["admin", "maintainer", "member", "viewer"] = "member"
-    tenants: Annotated[list[Name | Literal["*"]], Field(max_length=1000)] = []
+    tenants: Annotated[list[TenantOrAll], Field(max_length=1000)] = []
     expires_in_s: Annotated[float | None, Field(gt=0, le=1e10)] = None
     account: Annotated[str | None, Field(min_length=1, max_length=64)] = None
     """The Unix account under which its holder's jobs run."""

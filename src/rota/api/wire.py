@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +19,7 @@ from rota.files.job import masked
 from rota.forecast.value import Forecast, TimeRange
 from rota.live.loop.control import Control
 from rota.live.loop.record import state_text
+from rota.live.workers.node_demand import NodeDemand
 from rota.store import clock
 
 Json = dict[str, Any]
@@ -51,12 +54,22 @@ class ForecastOut(RangeOut):
     reason: str | None = Field(None, description="Why there is no forecast of the start, or what it lacks.")
 
 
+class NodeDemandOut(BaseModel):
+    """Nodes of one type that would start a job."""
+
+    type: str
+    nodes: int
+    devices: int = Field(description="Devices of one such node.")
+    sentence: str
+
+
 class WhyOut(BaseModel):
     """Why a job waits, and its expected start."""
 
     state: str
     reason: ReasonOut | None = None
     expected: ForecastOut | None = None
+    more_nodes: list[NodeDemandOut] = Field(default=[], description="Nodes that would start it, on a cluster.")
 
 
 class ArrayOut(BaseModel):
@@ -158,6 +171,11 @@ def reason_out(reason: Reason | None) -> Json | None:
     }
 
 
+def demand_out(found: Sequence[NodeDemand]) -> list[Json]:
+    """Return nodes that would start a job as JSON."""
+    return [{**asdict(each), "sentence": each.sentence()} for each in found]
+
+
 def forecast_out(found: Forecast | None) -> Json | None:
     """Return a forecast as JSON."""
     if found is None:
@@ -178,8 +196,12 @@ def _range_out(span: TimeRange | None) -> Json:
     return {"earliest": moment(span.low_s), "usual": moment(span.median_s), "latest": moment(span.high_s)}
 
 
-def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
-    """Return a job's record as JSON, with its current reason from the engine; `whole` adds job file and nodes."""
+def job_out(row: Any, control: Control, *, whole: bool = False, shows_env: bool = True) -> Json:
+    """Return a job's record as JSON, with its current reason from the engine; `whole` adds job file and nodes.
+
+    Without `shows_env`, the values of its variables are masked: they come from its owner's shell and are not for
+    colleagues.
+    """
     live = control.state.jobs.get(row.id)
     spec = json.loads(row.spec)
     out: Json = {
@@ -207,7 +229,7 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         out["tasks"] = sum(slot.tasks for slot in live.held)
         out["gpus"] = live.gpus
     if whole:
-        out["spec"] = masked(spec)
+        out["spec"] = masked(spec, whole=not shows_env)
         out["nodes"] = []
         if live is not None:
             note = control.kept[row.id].not_suspended

@@ -15,6 +15,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from rota.cli.repeated import refuse_repeated
+
 
 class CommandGroup(Enum):
     """The groups of commands; the headings of `rota --help`."""
@@ -44,6 +46,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         name="sim",
         target="rota.cli.study.sim:sim",
         summary="Run a trace through one or more policies and compare them.",
+        group=CommandGroup.STUDY,
+    ),
+    CommandEntry(
+        name="experiment",
+        target="rota.cli.study.experiment:experiment",
+        summary="Run a grid of simulations over seeds and loads, with intervals.",
+        group=CommandGroup.STUDY,
+    ),
+    CommandEntry(
+        name="fill",
+        target="rota.cli.study.fill:fill",
+        summary="Fill a cluster with pods of a list, and compare placements.",
         group=CommandGroup.STUDY,
     ),
     CommandEntry(
@@ -81,6 +95,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         target="rota.cli.plan:app",
         summary="Plan inside a job: operators on devices, stages, parallelism.",
         group=CommandGroup.STUDY,
+    ),
+    CommandEntry(
+        name="gpus",
+        target="rota.cli.manager.gpus:gpus",
+        summary="Show what the GPUs do, or their idle hours by user.",
+        group=CommandGroup.JOBS,
     ),
     CommandEntry(
         name="up",
@@ -265,6 +285,8 @@ COMMANDS: tuple[CommandEntry, ...] = (
 )
 
 
+_OF_STUDIES = frozenset({"sim", "experiment", "report"})
+"""Commands whose options of one value users repeat to compare values."""
 _COMPLETION_PARAMS = frozenset({"install_completion", "show_completion"})
 
 
@@ -308,4 +330,9 @@ class LazyGroup(TyperGroup):
     ) -> tuple[str | None, TyperCommand | TyperGroup | None, list[str]]:
         """The command that `args` name, loaded."""
         name, _, rest = super().resolve_command(ctx, args)
-        return name, load(self._entries[name]) if name else None, rest
+        if not name:
+            return name, None, rest
+        command = load(self._entries[name])
+        if name in _OF_STUDIES:
+            refuse_repeated(command, rest)
+        return name, command, rest

@@ -17,7 +17,7 @@ from typer.main import get_command
 from rota import __version__
 from rota.cli.commands import LazyGroup
 from rota.cli.terminal import echo, neutral
-from rota.core.errors import RotaError, Unavailable
+from rota.core.errors import BuiltInFault, RotaError, Unavailable
 
 FAILURE = 1
 MISTAKE = 2
@@ -91,7 +91,7 @@ def status(args: Sequence[str]) -> int:
         outcome = get_command(app).main(args=list(args), prog_name="rota", standalone_mode=False)
     except RotaError as error:
         return _complain(str(error), MISTAKE)
-    except Unavailable as error:
+    except (BuiltInFault, Unavailable) as error:
         return _complain(str(error), FAILURE)
     except typer.TyperException as error:
         return _complain_of_usage(error)

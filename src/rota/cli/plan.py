@@ -20,7 +20,8 @@ from rota.planner.figure import write_figure
 from rota.planner.options import PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective
 from rota.planner.registry import PLANNERS, default_planner, planner_named, run_planner
-from rota.planner.simulate.report import PlanReport, plan_report
+from rota.planner.simulate.report import PlanReport, StepSettings, plan_report
+from rota.planner.simulate.schedules import PipelineSchedule
 
 app = typer.Typer(
     help="Plan inside a job: which operator runs on which device, in which stages, and how long a step takes.",
@@ -52,9 +53,26 @@ PlannerOption = Annotated[
 ]
 MicroBatchesOption = Annotated[int, typer.Option("--micro-batches", help="Micro-batches of a step.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same plan.")]
-LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds that a solver may take.")]
+LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds that planning with a solver may take.")]
 DeadlineOption = Annotated[
     float | None, typer.Option("--deadline", help="Bound in ms, for cut (least energy) and abacus.", metavar="MS")
+]
+ScheduleOption = Annotated[
+    PipelineSchedule | None,
+    typer.Option(
+        "--schedule",
+        help="Order of the passes in the step that is simulated: 1f1b unless given, early backward for dapple.",
+    ),
+]
+ChunksOption = Annotated[
+    int | None, typer.Option("--chunks", help="Parts of the model on each device, for the interleaved schedule; 2.")
+]
+RecomputeOption = Annotated[
+    bool, typer.Option("--recompute", help="Compute activations again in the backward pass instead of keeping them.")
+]
+SwapOption = Annotated[
+    float | None,
+    typer.Option("--swap", help="Swap activations to the host between the passes, at this bandwidth.", metavar="GB/S"),
 ]
 FigureOption = Annotated[
     Path | None, typer.Option("--figure", help="Write a page with the plan as figures here.", metavar="FILE.html")
@@ -91,10 +109,15 @@ def place(
     seed: SeedOption = 0,
     time_limit_s: LimitOption = 10.0,
     deadline_ms: DeadlineOption = None,
+    schedule: ScheduleOption = None,
+    chunks: ChunksOption = None,
+    recompute: RecomputeOption = False,
+    swap_gb_s: SwapOption = None,
     figure: FigureOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Place the operators of a graph on devices, and say what the plan comes to."""
+    step = _step(micro_batches, schedule, chunks, recompute, swap_gb_s)
     problem = read_problem(graph, _devices(devices))
     options = PlannerOptions(
         objective=objective,
@@ -106,7 +129,7 @@ def place(
     name = planner or default_planner(objective or PlanObjective.THROUGHPUT)
     with progress(f"planning {graph.name} with {name}", total=1.0) as bar:
         found = run_planner(name, problem, options, bar.update)
-    report = plan_report(problem, found, micro_batches)
+    report = plan_report(problem, found, step)
     if figure is not None:
         write_figure(figure, problem, [(found, report)])
     record = _record(problem, found, report)
@@ -139,10 +162,15 @@ def compare(
     micro_batches: MicroBatchesOption = 8,
     seed: SeedOption = 0,
     time_limit_s: LimitOption = 10.0,
+    schedule: ScheduleOption = None,
+    chunks: ChunksOption = None,
+    recompute: RecomputeOption = False,
+    swap_gb_s: SwapOption = None,
     figure: FigureOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Plan one graph with several planners and judge all plans by the same rules."""
+    step = _step(micro_batches, schedule, chunks, recompute, swap_gb_s)
     problem = read_problem(graph, _devices(devices))
     options = PlannerOptions(micro_batches=micro_batches, time_limit_s=time_limit_s, seed=seed)
     names = planners or [entry.name for entry in PLANNERS if entry.places and entry.needs is None and entry.compared]
@@ -153,7 +181,7 @@ def compare(
         for number, name in enumerate(names):
             try:
                 found = run_planner(name, problem, options)
-                report = plan_report(problem, found, micro_batches)
+                report = plan_report(problem, found, step)
             except RotaError as err:
                 records.append({"planner": name, "notes": [str(err)]})
                 echo(f"note: {name}: {err}", err=True)
@@ -255,6 +283,23 @@ def _devices(text: str | None) -> DeviceGraph | None:
     return fully_connected(device_type, int(count), per_node=int(per_node) if per_node else None)
 
 
+def _step(
+    micro_batches: int,
+    schedule: PipelineSchedule | None,
+    chunks: int | None,
+    recompute: bool,
+    swap_gb_s: float | None,
+) -> StepSettings:
+    """How the step is simulated, as the options say."""
+    return StepSettings(
+        micro_batches=micro_batches,
+        schedule=schedule,
+        chunks=chunks,
+        recompute=recompute,
+        swap_bytes_per_ms=None if swap_gb_s is None else swap_gb_s * 1e6,
+    )
+
+
 def _record(problem: PlanningProblem, plan: PlacementPlan, report: PlanReport) -> dict[str, Any]:
     """What programs get of a plan."""
     return {
@@ -262,6 +307,8 @@ def _record(problem: PlanningProblem, plan: PlacementPlan, report: PlanReport) -
         "planner": plan.planner,
         "objective_kind": plan.objective.value,
         "objective": plan.value_ms,
+        "formula_ms": plan.formula_ms,
+        "evaluated_ms": report.evaluated_ms,
         "proved_optimal": plan.proved_optimal,
         "seconds": plan.seconds,
         "max_load_ms": report.max_load_ms,
@@ -296,6 +343,8 @@ _PLAN_COLUMNS = (
     Column(key="planner"),
     Column(key="objective_kind", title="objective"),
     Column(key="objective", title="ms", show=_ms, right=True),
+    Column(key="formula_ms", title="by its formula", show=_ms, right=True, if_known=True),
+    Column(key="evaluated_ms", title="evaluated ms", show=_ms, right=True, if_known=True),
     Column(key="proved_optimal", title="proved", show=lambda value: "yes" if value else "no"),
     Column(key="seconds", title="CPU s", show=lambda value: f"{value:.2f}", right=True),
 )

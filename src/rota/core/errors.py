@@ -21,6 +21,10 @@ class Unavailable(Exception):
     """A failure outside (a server, a disk, a network); a later retry may succeed."""
 
 
+class BuiltInFault(Exception):
+    """A fault of ours that ends one run, such as a built-in policy that never settles; one line, and status 1."""
+
+
 class InvariantBroken(Exception):
     """A bug of ours: the state contradicts itself. Carries what is known and stops the process."""
 

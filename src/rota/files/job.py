@@ -24,6 +24,7 @@ from rota.core.model.job import (
 )
 from rota.files.auto import settled
 from rota.files.document import read_document
+from rota.files.job_strictness import refuse_ambiguous
 from rota.files.shape import checked
 from rota.perf.speed.sharing_labels import fault_in_labels
 
@@ -64,6 +65,8 @@ class Launch:
     member: Member | None = None
     plan: str | None = None
     """The job's own plan, as JSON."""
+    estimates_gpu_memory: bool = False
+    """Whether `gpu_memory` is an amount that Rota has estimated, not one that the user asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,8 @@ def job_file(values: object, source: Path | str = "job") -> JobFile:
 def submitted_job(values: object, source: Path | str = "job") -> JobFile:
     """Validate plain values as a job that a user submits, its labels included."""
     file = job_file(values, source)
+    if isinstance(values, dict):
+        refuse_ambiguous(values, source)
     _refuse_labels(file, source)
     return file
 
@@ -167,6 +172,7 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
         array=file.array,
         member=None if file.member is None else Member(**file.member.model_dump()),
         plan=None if file.plan is None else json.dumps(file.plan),
+        estimates_gpu_memory="gpu_memory" in file.estimated,
     )
 
 
@@ -216,14 +222,14 @@ def _refuse_labels(file: JobFile, source: Path | str) -> None:
         raise RotaError(f"{source}: {f'job {file.name}: ' if file.name else ''}{fault}")
 
 
-def masked(values: dict[str, Any]) -> dict[str, Any]:
-    """A job file's plain values with every secret masked."""
+def masked(values: dict[str, Any], *, whole: bool = False) -> dict[str, Any]:
+    """A job file's plain values with every secret masked; `whole`: the value of every variable."""
     shown = dict(values)
     if isinstance(shown.get("env"), dict):
-        shown["env"] = {name: _mask(value) for name, value in shown["env"].items()}
+        shown["env"] = {name: MASK if whole else _mask(value) for name, value in shown["env"].items()}
     if isinstance(shown.get("roles"), dict):
         shown["roles"] = {
-            name: masked(role) if isinstance(role, dict) else role for name, role in shown["roles"].items()
+            name: masked(role, whole=whole) if isinstance(role, dict) else role for name, role in shown["roles"].items()
         }
     return shown
 

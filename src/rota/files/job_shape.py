@@ -52,7 +52,8 @@ def _amount(parse: Callable[[object], int]) -> BeforeValidator:
     return _read(read)
 
 
-def _name(value: object) -> object:
+def name_of(value: object) -> object:
+    """A name as files write it, also as a number; raises a `ValueError` for what is none."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise ValueError(
@@ -119,7 +120,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-Name = Annotated[str, BeforeValidator(_name)]
+Name = Annotated[str, BeforeValidator(name_of)]
 Types = Annotated[tuple[Name, ...] | Name, BeforeValidator(_types)]
 Text = Annotated[str, BeforeValidator(_text), Field(max_length=MOST_TEXT)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_TASKS)]

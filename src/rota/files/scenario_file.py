@@ -73,6 +73,8 @@ def changes(value: object) -> tuple[tuple[float, str], ...]:
     """Moments and clusters from a mapping, or from texts `TIME=FILE`."""
     if isinstance(value, Mapping):
         pairs = [(str(when), str(spec)) for when, spec in value.items()]
+    elif isinstance(value, tuple) and all(isinstance(each, tuple) for each in value):
+        return value  # read before
     else:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple):
@@ -159,29 +161,35 @@ def read_scenario_file(path: Path) -> dict[str, object]:
     document = read_document(path)
     file = checked(ScenarioFile, {} if document is None else document, path)
     given: dict[str, Any] = {name: getattr(file, name) for name in file.model_fields_set}
-    folder = path.parent
+    return relative_to(given, path.parent)
+
+
+def relative_to(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Options whose names of files are relative to a folder."""
+    given = dict(options)
     for name in ("trace", "faults"):
         if given.get(name) is not None:
             given[name] = str(folder / given[name])
     if given.get("profiles") not in (None, "catalogue", "none", "plans", "plans:fixed"):
         given["profiles"] = str(folder / given["profiles"])
     if given.get("cluster") is not None:
-        given["cluster"] = _beside(given["cluster"], folder)
+        given["cluster"] = beside(given["cluster"], folder)
     if "change" in given:
-        given["change"] = tuple((at_s, _beside(spec, folder)) for at_s, spec in given["change"])
+        given["change"] = tuple((at_s, beside(spec, folder)) for at_s, spec in changes(given["change"]))
     if "policy" in given:
-        given["policy"] = tuple(_code_beside(spec, folder) for spec in given["policy"])
+        given["policy"] = tuple(code_beside(spec, folder) for spec in given["policy"])
     for name in ("placement", "format", "speed_factor"):
         if given.get(name) is not None:
-            given[name] = _code_beside(given[name], folder)
+            given[name] = code_beside(given[name], folder)
     return given
 
 
-def _beside(cluster: str, folder: Path) -> str:
+def beside(cluster: str, folder: Path) -> str:
+    """A cluster's file relative to a folder; short forms unchanged."""
     return str(folder / cluster) if cluster.endswith(_CLUSTER_FILES) else cluster
 
 
-def _code_beside(spec: str, folder: Path) -> str:
+def code_beside(spec: str, folder: Path) -> str:
     """A plugin's file relative to a folder; names of the tables unchanged."""
     file, found, rest = spec.partition(".py:")
     return f"{folder / file}{found}{rest}" if found else spec

@@ -31,12 +31,15 @@ class LimitsPart(FileModel):
     requests_per_second: Rate = 100.0
     requests_burst: Most = 1000
     requests_at_once: Most = 6
+    """Requests of a token that are worked on together; others of it wait."""
     requests_waiting: Most = 64
     streams: Most = 64
+    """Followed logs, event streams and open pages of a token."""
     jobs_per_second: Rate = 20.0
     jobs_burst: Most = 10_000
     jobs_at_once: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 1000
     waiting_jobs: Most = 20_000
+    """Unfinished jobs of a token that do not run."""
     connections: Annotated[int, Field(strict=True, ge=8, le=60_000)] = 2000
     tasks: Most | None = None
     """Tasks without devices that run at once; without it, 16 for each CPU, at least 256."""
@@ -86,6 +89,34 @@ PriorityCaps = Annotated[
 ]
 
 
+Percent = Annotated[float, Field(ge=0, le=100)]
+PerKwh = Annotated[float, Field(ge=0, le=1e6)]
+
+
+class IdlePart(FileModel):
+    """When a job's GPUs count as idle, and what follows."""
+
+    below: Percent = 0.0
+    for_: Annotated[Seconds, Field(alias="for", gt=0)] = 1800.0
+    then: Literal["warn", "suspend", "stop"] = "warn"
+    after: Seconds = 600.0
+
+
+class GpuPart(FileModel):
+    """How GPUs are watched, limited and shared."""
+
+    nvml: Path | None = None
+    memory_limit: Literal["end", "off"] = "end"
+    memory_grace: Seconds = 5.0
+    sample: Annotated[Seconds, Field(le=3600)] = 1.0
+    energy_price: PerKwh | None = None
+    currency: Annotated[str, Field(max_length=8)] = ""
+    carbon: PerKwh | None = None
+    idle: IdlePart = IdlePart()
+    mps: Literal["off", "packed", "all"] = "off"
+    bound: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
 class UpFile(FileModel):
     """How a manager is run. What is not given is as `rota up` says."""
 
@@ -123,6 +154,7 @@ class UpFile(FileModel):
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     limits: LimitsPart = LimitsPart()
+    gpu: GpuPart = GpuPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:
@@ -152,6 +184,9 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
     for name in ("data", "tls_cert", "tls_key", "users", "oidc"):
         if isinstance(given.get(name), Path):
             given[name] = beside / given[name]
+    part = given.get("gpu")
+    if isinstance(part, GpuPart) and part.nvml is not None:
+        given["gpu"] = part.model_copy(update={"nvml": beside / part.nvml})
     accounts = given.get("accounts")
     if isinstance(accounts, str) and accounts not in ("names", "tokens"):
         given["accounts"] = str(beside / accounts)

@@ -84,6 +84,12 @@ class DeclaredPolicy:
     """Whether it asks the preemption guard before it stops a job, so that the guard's options work with it."""
     whole_cluster: bool = False
     """Whether it divides all devices by itself, so that it can't run with tenancy."""
+    resizes: bool = False
+    """Whether it chooses sizes of elastic jobs, so that it does little for jobs of fixed size."""
+    divides_owners: bool = False
+    """Whether it divides devices among tenants or users, so that it does nothing for a single one."""
+    draws: bool = False
+    """Whether it makes random choices, so that a seed matters."""
     differs: str = ""
     """Where it differs from the paper, in a sentence or two."""
     predicts_use: bool = False

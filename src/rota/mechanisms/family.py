@@ -40,6 +40,8 @@ class About(TypedDict, total=False):
     retraining: RetrainedPolicy
     plans_in_rounds: bool
     predicts_use: bool
+    divides_owners: bool
+    draws: bool
     differs: str
     live: str
 
@@ -74,6 +76,10 @@ class Family:
     asks_guard: bool = True
     """Whether the scheduler asks the preemption guard before it stops a job."""
     placement: str = "consolidate"
+    resizes: bool = False
+    """Whether the rule chooses sizes of elastic jobs."""
+    draws: bool = False
+    """Whether the scheduler makes random choices."""
 
     @overload
     def __call__(self, name: str, rule: RuleMaker, **about: Unpack[About]) -> DeclaredPolicy: ...
@@ -109,6 +115,8 @@ class Family:
         retraining: RetrainedPolicy | None = None,
         plans_in_rounds: bool | None = None,
         predicts_use: bool = False,
+        divides_owners: bool = False,
+        draws: bool = False,
         differs: str = "",
         live: str = "",
     ) -> DeclaredPolicy:
@@ -118,15 +126,7 @@ class Family:
         if params is None:
             params, construct = by_annotations(rule, self.params)
 
-        def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
-            build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
-            return self.schedule(construct(values, knowledge), build)
-
-        def make_checked(values: Any, allocator: Allocator, knowledge: Knowledge, user: UserCode) -> Policy:
-            build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
-            made = user.call(getattr(rule, "__name__", name), construct, values, knowledge)
-            return self.schedule(self._checked(made, user, packing), build)
-
+        make, make_checked = self._makers(name, rule, construct, packing)
         where = placement or self.placement
         return DeclaredPolicy(
             name=name,
@@ -146,10 +146,29 @@ class Family:
             plans_in_rounds=self.plans_in_rounds if plans_in_rounds is None else plans_in_rounds,
             whole_cluster=self.whole_cluster,
             asks_guard=self.asks_guard,
+            resizes=self.resizes,
+            divides_owners=divides_owners,
+            draws=self.draws or draws,
             differs=differs,
             predicts_use=predicts_use,
             live=live,
         )
+
+    def _makers(
+        self, name: str, rule: RuleMaker, construct: Callable[[Any, Knowledge], Any], packing: bool
+    ) -> tuple[Callable[[Any, Allocator, Knowledge], Policy], Callable[[Any, Allocator, Knowledge, UserCode], Policy]]:
+        """How the policy is made, and how it is made of a rule that a user wrote."""
+
+        def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
+            build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
+            return self.schedule(construct(values, knowledge), build)
+
+        def make_checked(values: Any, allocator: Allocator, knowledge: Knowledge, user: UserCode) -> Policy:
+            build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
+            made = user.call(getattr(rule, "__name__", name), construct, values, knowledge)
+            return self.schedule(self._checked(made, user, packing), build)
+
+        return make, make_checked
 
     def _states_packs(self, rule: object) -> bool:
         return self.packs is not None and self.packs(rule)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from rota.planner.simulate.schedules import PipelineSchedule
+
 ReportProgress = Callable[[float], None]
 """Told the fraction of the work that is done."""
 
@@ -47,6 +49,12 @@ class PlacementPlan:
     """CPU seconds that planning took."""
     proved_optimal: bool = False
     notes: tuple[str, ...] = ()
+    formula_ms: float | None = None
+    """The value by the method's own formula, for planners whose paper has one beside what they simulate."""
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+    """The order of passes that the plan was made for."""
+    of_step: bool = False
+    """Whether the value is the length of a step with all of its micro-batches."""
     order: tuple[int, ...] = ()
     """Operators in the order in which devices should take them; empty: as they become ready."""
 

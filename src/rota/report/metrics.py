@@ -170,14 +170,14 @@ def finish_time_fairness(history: History) -> Floats:
     here = np.array(ended, dtype=np.bool_) & (end > submit)
     if not here.any():
         return ratios
-    present = _mean_present(submit, end)[here]
+    present = mean_present(submit, end)[here]
     share = max(history.devices, 1) / np.maximum(present, 1.0)
     alone = ideal[here] * np.maximum(1.0, gpus[here] / share)
     ratios[here] = (end[here] - submit[here]) / alone
     return ratios
 
 
-def _mean_present(submit: Floats, end: Floats) -> Floats:
+def mean_present(submit: Floats, end: Floats) -> Floats:
     """The mean number of jobs in the system while each job was in it."""
     times = np.concatenate([submit, end])
     steps = np.concatenate([np.ones_like(submit), -np.ones_like(end)])

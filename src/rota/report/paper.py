@@ -1,7 +1,8 @@
 """The report's figures as PDF and SVG of a paper's column width.
 
 Each Plotly figure is read back trace by trace and drawn with Matplotlib, so that a figure is composed once. Only what
-the report's figures use is known here: stepped lines, boxes of given quartiles, bars, and the grey shade of a Gantt.
+the reports' figures use is known here: lines, points with intervals, bands, boxes of given quartiles, bars, and the
+grey shade of a Gantt.
 """
 
 from __future__ import annotations
@@ -92,10 +93,11 @@ def redraw(source: go.Figure) -> Figure:
         _draw(ax, [trace for trace in source.data if (trace.yaxis or "y") == name])
         _set_axes(ax, source.layout["xaxis" + name[1:]], source.layout["yaxis" + name[1:]])
     for shape in source.layout.shapes:
+        look = {"color": shape.line.color, "linewidth": 0.5, "linestyle": _DASHES[shape.line.dash or "solid"]}
         if shape.y0 == shape.y1:
-            axes[0].axhline(
-                shape.y0, color=shape.line.color, linewidth=0.5, linestyle=_DASHES[shape.line.dash or "solid"]
-            )
+            axes[0].axhline(shape.y0, **look)
+        elif shape.x0 == shape.x1:
+            axes[0].axvline(shape.x0, **look)
     _legend(figure, axes[0], source)
     return figure
 
@@ -138,6 +140,9 @@ def _is_grouped(trace: Any) -> bool:
 
 
 def _draw_line(ax: Axes, trace: Any) -> None:
+    if trace.line.shape != "hv":
+        _draw_points(ax, trace)
+        return
     ax.step(
         trace.x,
         trace.y,
@@ -147,6 +152,34 @@ def _draw_line(ax: Axes, trace: Any) -> None:
         linewidth=0.6 * trace.line.width,
         label="_" if trace.showlegend is False else unescape(trace.name),
     )
+
+
+def _draw_points(ax: Axes, trace: Any) -> None:
+    """Draw a band, or points with their intervals and the lines between them."""
+    if trace.fill == "toself":
+        ax.fill(trace.x, trace.y, color=trace.fillcolor, alpha=trace.opacity, linewidth=0)
+        return
+    mode = trace.mode or "lines"
+    style: dict[str, Any] = {
+        "color": trace.line.color or trace.marker.color,
+        "linestyle": _DASHES[trace.line.dash or "solid"] if "lines" in mode else "none",
+        "linewidth": 0.6 * (trace.line.width or 2),
+        "marker": "o" if "markers" in mode else None,
+        "markersize": 0.4 * (trace.marker.size or 6),
+        "label": "_" if trace.showlegend is False or not trace.name else unescape(trace.name),
+    }
+    spans: dict[str, Any] = {
+        f"{which}err": [error.arrayminus, error.array]
+        for which, error in (("x", trace.error_x), ("y", trace.error_y))
+        if error.array is not None
+    }
+    if spans:
+        ax.errorbar(trace.x, trace.y, elinewidth=0.6, capsize=1.5, **spans, **style)
+    else:
+        ax.plot(trace.x, trace.y, **style)
+    if "text" in mode and trace.text is not None:
+        for x, y, text in zip(trace.x, trace.y, trace.text, strict=True):
+            ax.annotate(unescape(text), (x, y), xytext=(2, 2), textcoords="offset points", fontsize=5)
 
 
 def _draw_boxes(ax: Axes, trace: Any, at: list[float], width: float) -> None:

@@ -56,6 +56,8 @@ class SummaryTable:
     heads: tuple[TableHead, ...]
     rows: tuple[tuple[TableCell, ...], ...]
     fold: str = ""
+    title: str = ""
+    """A caption above it."""
 
     def with_column(self, head: TableHead, cells: Sequence[TableCell]) -> SummaryTable:
         """The table with another column at its right."""

@@ -154,6 +154,21 @@ class Client:
         answer: list[Json] = self._call("GET", "/nodes")
         return answer
 
+    def gpus(self) -> list[Json]:
+        """Return the GPUs of the manager's machine with their latest sample."""
+        answer: list[Json] = self._call("GET", "/gpus")
+        return answer
+
+    def gpu_users(self, days: int) -> list[Json]:
+        """Return the GPU hours of users in the last days, held and idle."""
+        answer: list[Json] = self._call("GET", f"/gpus/users?days={days}")
+        return answer
+
+    def job_gpus(self, job_id: str) -> Json:
+        """Return a job's GPUs over time, its energy and its warnings."""
+        answer: Json = self._call("GET", f"/jobs/{quote(job_id, safe='')}/gpus")
+        return answer
+
     def overview(self) -> Json:
         """Return a summary of devices, tenants and the last day."""
         answer: Json = self._call("GET", "/overview")

@@ -17,6 +17,12 @@ def data_folder() -> Path:
     return _folder("XDG_DATA_HOME", ".local/share")
 
 
+def managers_data_folder() -> Path:
+    """Return the data folder of the manager of this machine, as it states it itself; by default `data_folder()`."""
+    found = _present_sign()
+    return data_folder() if found is None or found.data is None else Path(found.data)
+
+
 def state_folder() -> Path:
     """Return the folder of the file with the manager's address."""
     return _folder("XDG_STATE_HOME", ".local/state")
@@ -33,6 +39,20 @@ class ManagerAddress:
 
     url: str
     cacert: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerSign:
+    """What a manager writes about itself: its address, its process and its data folder."""
+
+    address: ManagerAddress
+    pid: int = 0
+    data: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the manager may be running."""
+        return self.pid == 0 or Path("/proc", str(self.pid)).exists()
 
 
 def write_sign(address: ManagerAddress, data: Path) -> None:
@@ -61,25 +81,27 @@ def remove_sign() -> None:
 
 def find_manager() -> ManagerAddress | None:
     """Return the address of the manager that this user started last, or that of the machine's service, or None."""
+    found = _present_sign()
+    return None if found is None else found.address
+
+
+def _present_sign() -> ManagerSign | None:
     own = _read_sign(state_folder() / SIGN)
-    if own is not None and _runs(own):
-        return own[0]
+    if own is not None and own.runs:
+        return own
     shared = _read_sign(MACHINE_FOLDER / SIGN) if _is_roots(MACHINE_FOLDER / SIGN) else None
-    found = shared or own
-    return None if found is None else found[0]
+    return shared or own
 
 
-def _read_sign(path: Path) -> tuple[ManagerAddress, int] | None:
-    """An address in a file, and the process that wrote it."""
+def _read_sign(path: Path) -> ManagerSign | None:
+    """What a manager wrote about itself; None if there is no such file, or none that makes sense."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        return ManagerAddress(url=str(value["url"]), cacert=value.get("cacert")), int(value.get("pid", 0))
+        address = ManagerAddress(url=str(value["url"]), cacert=value.get("cacert"))
+        data = value.get("data")
+        return ManagerSign(address=address, pid=int(value.get("pid", 0)), data=None if data is None else str(data))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _runs(found: tuple[ManagerAddress, int]) -> bool:
-    return found[1] == 0 or Path("/proc", str(found[1])).exists()
 
 
 def _is_roots(path: Path) -> bool:

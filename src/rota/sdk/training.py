@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
@@ -33,7 +33,11 @@ class Steps(Generic[T]):
     """The steps of a loop over `source`; iterate over it once."""
 
     def __init__(
-        self, source: Iterable[T] | Callable[[int], Iterable[T]], *, save_every_s: float | None = None
+        self,
+        source: Iterable[T] | Callable[[int], Iterable[T]],
+        *,
+        save_every_s: float | None = None,
+        steps: int | None = None,
     ) -> None:
         self._save_every_s = save_every_s
         folder = os.environ.get("ROTA_RUN_DIR")
@@ -42,6 +46,9 @@ class Steps(Generic[T]):
         self.step = self._saved("step", 0)
         """Steps done so far, including those saved by earlier runs."""
         self._source: Iterable[T] = source if isinstance(source, Iterable) else source(self.step)
+        self._steps = steps or 0
+        if not isinstance(source, Iterable) and isinstance(self._source, Sized):
+            self._steps = steps or self.step + len(self._source)
         self.tasks = int(os.environ.get("WORLD_SIZE", "1"))
         """The number of processes in this run; after a resize it differs from that of the previous run."""
         self.rank = int(self._rank)
@@ -145,7 +152,9 @@ class Steps(Generic[T]):
             at_s = time.time()
             _write(
                 self._folder / f"progress-{self._rank}.json",
-                json.dumps({"step": self.step, "steps_per_s": speed, "at_s": at_s, "values": values}),
+                json.dumps(
+                    {"step": self.step, "steps": self._steps, "steps_per_s": speed, "at_s": at_s, "values": values}
+                ),
             )
             if self._curve is not None and (text := self._curve.add(at_s, self.step, values)) is not None:
                 _write(self._folder / f"curve-{self._rank}.json", text)
@@ -169,12 +178,19 @@ class Steps(Generic[T]):
             signal.signal(number, before)
 
 
-def steps(source: Iterable[T] | Callable[[int], Iterable[T]], *, save_every_s: float | None = None) -> Steps[T]:
+def steps(
+    source: Iterable[T] | Callable[[int], Iterable[T]],
+    *,
+    save_every_s: float | None = None,
+    steps: int | None = None,
+) -> Steps[T]:
     """Iterate over a loader step by step, report progress and obey orders to stop.
 
-    Instead of a loader, `source` may be a function that returns one, given the first step to do.
+    Instead of a loader, `source` may be a function that returns one, given the first step to do. `steps` is how many
+    steps the whole training has, over all runs. Without it, they are counted where such a function returns a loader
+    with a length.
     """
-    return Steps(source, save_every_s=save_every_s)
+    return Steps(source, save_every_s=save_every_s, steps=steps)
 
 
 def saving() -> None:

@@ -26,6 +26,8 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
 from rota.scenario import Scenario, decode_scenario, encode_scenario
 
+PARTIAL = ".partial"
+"""The ending of a journal whose run has not ended."""
 VERSION = 1
 _FIRST = ("policy", "placement", "tenancy", "profiles")
 """Keys that stand at the head of the line."""
@@ -109,10 +111,16 @@ def encode_step(
 
 
 class JournalWriter:
-    """Appends steps to a file. Use as a context manager."""
+    """Appends steps to a file. Use as a context manager.
+
+    Until the run has ended, the file has the ending of an interrupted journal, so that part of a run is never taken for
+    a whole one.
+    """
 
     def __init__(self, path: Path, header: JournalHeader) -> None:
-        self._file: IO[str] = path.open("w", encoding="utf-8", newline="\n")
+        self._path = path
+        self._partial = path.with_name(path.name + PARTIAL)
+        self._file: IO[str] = self._partial.open("w", encoding="utf-8", newline="\n")
         self._names = [str(node.id) for node in header.cluster.nodes]
         self._number = 0
         self._file.write(_dump(encode_header(header)))
@@ -132,8 +140,10 @@ class JournalWriter:
     def __enter__(self) -> JournalWriter:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         self._file.close()
+        if kind is None:
+            self._partial.replace(self._path)
 
 
 def _dump(value: dict[str, Any]) -> str:
@@ -145,6 +155,8 @@ class JournalReader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        if path.name.endswith(PARTIAL):
+            raise RotaError(f"{path}: the run was interrupted, and its journal lacks the end; run it again")
         try:
             with path.open("rb") as file:
                 first = file.readline()

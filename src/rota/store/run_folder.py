@@ -59,9 +59,22 @@ def progress(home: Path, job_id: JobId) -> Json | None:
         read = json.loads(_read_shared(home, job_id, "progress-0.json", _MOST_PROGRESS))
         speed = float(read["steps_per_s"])
         shown = speed if math.isfinite(speed) else 0.0
-        return {"step": int(read["step"]), "steps_per_s": shown, "values": _numbers(read["values"])}
+        found: Json = {"step": int(read["step"]), "steps_per_s": shown, "values": _numbers(read["values"])}
+        if (steps := int(read.get("steps") or 0)) > 0:
+            found["steps"] = steps
+        return found
     except _NOT_WHAT_IT_SHOULD_BE:
         return None
+
+
+def step_done(home: Path, job_id: JobId) -> tuple[float, float] | None:
+    """When a job's first task last reported a step, by its own clock, and which; None if it reports none."""
+    try:
+        read = json.loads(_read_shared(home, job_id, "progress-0.json", _MOST_PROGRESS))
+        at_s, step = float(read["at_s"]), float(read["step"])
+    except _NOT_WHAT_IT_SHOULD_BE:
+        return None
+    return (at_s, step) if math.isfinite(at_s) and math.isfinite(step) else None
 
 
 def curve(home: Path, job_id: JobId) -> list[tuple[float, int, dict[str, float]]]:

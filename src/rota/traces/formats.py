@@ -9,9 +9,22 @@ from pathlib import Path
 from rota.core.errors import RotaError, did_you_mean
 from rota.plugins import find_plugin, names_of
 from rota.traces.assemble import collection_paused
-from rota.traces.readers import alibaba, blox, gavel, helios, journal, own, philly, philly_json, slurm, tiresias
+from rota.traces.readers import (
+    alibaba,
+    blox,
+    gavel,
+    helios,
+    journal,
+    own,
+    pai,
+    philly,
+    philly_json,
+    slurm,
+    tiresias,
+)
 from rota.traces.readers.user import READERS, read_with
 from rota.traces.source import TraceSource, open_source
+from rota.traces.table import names_in
 from rota.traces.workload import Workload
 
 
@@ -49,6 +62,18 @@ _ALL = (
         description="Gavel, tab-separated, 10 columns or the older 7; work in steps",
         detects=gavel.detects,
         read=gavel.read,
+    ),
+    TraceFormat(
+        name="pai2020",
+        description="Alibaba PAI of 2020, list with durations (pai_job_duration_estimate*.csv)",
+        detects=pai.detects_estimate,
+        read=pai.read_estimate,
+    ),
+    TraceFormat(
+        name="pai2020-raw",
+        description="Alibaba PAI of 2020, raw tables (pai_task_table.csv with those beside it)",
+        detects=pai.detects_tasks,
+        read=pai.read_tasks,
     ),
     TraceFormat(
         name="tiresias",
@@ -116,5 +141,30 @@ def detect(source: TraceSource) -> TraceFormat:
         if entry.detects(source):
             return entry
     raise RotaError(
-        f"{source.path}: the trace format is not recognised; name it with --format, one of {', '.join(FORMATS)}"
+        f"{source.path}: the trace format is not recognised{_nearest(source)}; name it with --format, one of "
+        f"{', '.join(FORMATS)}, or its columns: `rota trace convert IN OUT --columns submit=...,duration=...,gpus=...`"
     )
+
+
+_NEEDS: Mapping[str, frozenset[str]] = {
+    "rota": frozenset({"id", "submit_s", "work"}),
+    "philly": frozenset(philly.COLUMNS),
+    "tiresias": frozenset(tiresias.COLUMNS),
+    "blox": frozenset(blox.COLUMNS),
+    "alibaba2023": frozenset(alibaba.COLUMNS),
+    "pai2020": frozenset(pai.ESTIMATE_COLUMNS),
+    "helios": frozenset(helios.COLUMNS),
+    "slurm": frozenset({"JobID", "Submit", "State", "ElapsedRaw"}),
+}
+"""The columns that a format is recognised by."""
+
+
+def _nearest(source: TraceSource) -> str:
+    """The format with most of the columns that the file has, and those that it lacks."""
+    has = {name for mark in ",|\t;" for name in names_in(source.first_line, mark)}
+    shares = {name: len(needs & has) / len(needs) for name, needs in _NEEDS.items()}
+    best = max(shares, key=lambda name: shares[name])
+    if not shares[best]:
+        return ""
+    lacking = ", ".join(sorted(_NEEDS[best] - has))
+    return f"; nearest is {best}, which also needs {lacking}" if lacking else f"; nearest is {best}"

@@ -89,16 +89,20 @@ def put(values: Json, path: str, value: Any) -> None:
         values.pop(first, None)
 
 
-def clone_of(spec: Json) -> tuple[Json, list[str]]:
-    """Return the values for a copy of a job, and the names of the secrets that must be entered again."""
-    values = unsettled(masked(spec))
+def clone_of(spec: Json, *, is_own: bool = True) -> tuple[Json, list[str]]:
+    """Return the values for a copy of a job, and the names of the secrets that must be entered again.
+
+    All variables of another user's job count as secrets.
+    """
+    values = unsettled(masked(spec, whole=not is_own))
     values.pop("array", None)
     missing: list[str] = []
     for part in (values, *(values.get("roles") or {}).values()):
         env = part.get("env")
         if isinstance(env, dict):
-            missing += [name for name, value in env.items() if value == {"secret": MASK}]
-            part["env"] = {name: value for name, value in env.items() if value != {"secret": MASK}}
+            hidden = [name for name, value in env.items() if value == {"secret": MASK} or not is_own]
+            missing += hidden
+            part["env"] = {name: value for name, value in env.items() if name not in hidden}
             if not part["env"]:
                 del part["env"]
     return values, missing

@@ -11,11 +11,10 @@ from rota.core.errors import RotaError
 from rota.core.model.job import JobId
 from rota.core.model.labels import Requirement, Taint, Toleration, is_met
 from rota.drivers.kubernetes.api.quantity import milli, whole
-from rota.drivers.kubernetes.api.rights import cluster_rules, needed_rights
+from rota.drivers.kubernetes.api.rights import needed_rights
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, key_of, stated_size
 from rota.drivers.kubernetes.objects.controller_sizes import tasks_of
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
-from rota.drivers.kubernetes.objects.manifests import manifests
 from rota.drivers.kubernetes.objects.nodes import node_seen
 from rota.drivers.kubernetes.objects.pods import pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings, read_settings
@@ -101,18 +100,11 @@ def test_tolerations_that_every_pod_is_given_are_left_out() -> None:
     ("spec", "word"),
     [
         pytest.param(
-            {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
-            "affinity.podAntiAffinity",
-            id="anti-affinity",
+            {"volumes": [{"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}]},
+            "awsElasticBlockStore",
+            id="volume",
         ),
-        pytest.param(
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-            "topologySpreadConstraints",
-            id="spread",
-        ),
-        pytest.param(
-            {"containers": [{"resources": {"limits": {"example.com/fpga": "1"}}}]}, "example.com/fpga", id="resource"
-        ),
+        pytest.param({"workloadRef": {"name": "w", "podGroup": "g"}}, "its Workload", id="workload"),
         pytest.param(
             {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1", "amd.com/gpu": "1"}}}]},
             "nvidia.com/gpu and amd.com/gpu",
@@ -242,35 +234,6 @@ def test_settings_name_the_field_that_is_wrong() -> None:
         read_settings("polcy: fifo", "ConfigMap rota")
     with pytest.raises(RotaError, match="gang_timeout"):
         read_settings("gang_timeout: soon", "ConfigMap rota")
-
-
-def test_manifests_ask_for_nothing_that_is_not_needed() -> None:
-    objects = manifests("ns", "image:1")
-
-    assert [value["kind"] for value in objects] == [
-        "Namespace",
-        "CustomResourceDefinition",
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
-        "ConfigMap",
-        "Service",
-        "Deployment",
-    ]
-    assert not any("*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"]) for rule in cluster_rules())
-    container = objects[-1]["spec"]["template"]["spec"]["containers"][0]
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    assert (container["command"], container["args"][:4]) == (["rota"], ["k8s", "run", "--namespace", "ns"])
-    assert objects[-1]["spec"]["replicas"] == 2
-
-
-def test_database_comes_from_a_secret() -> None:
-    container = manifests("ns", "image:1", "keys")[-1]["spec"]["template"]["spec"]["containers"][0]
-
-    assert container["args"][-2:] == ["--database", "$(DATABASE)"]
-    assert container["env"][-1]["valueFrom"] == {"secretKeyRef": {"name": "keys", "key": "url"}}
 
 
 def test_rights_that_a_replica_does_not_use_are_not_asked_for() -> None:

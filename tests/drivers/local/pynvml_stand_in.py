@@ -51,5 +51,8 @@ class Library:
         self._looks[handle] = min(self._looks[handle] + 1, len(self._gpus[handle]) - 1)
         return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in by_process.items()]
 
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> int:
+        raise NVMLError("not supported")
+
     def _now(self, handle: int) -> Look:
         return self._gpus[handle][self._looks[handle]]

@@ -11,6 +11,7 @@ import pytest
 from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
 from rota.drivers.local.cgroup_search import find
 from rota.drivers.local.confinement.device_rules import DeviceNumber
+from rota.drivers.local.task_runner.processes import processes_of, started
 
 V2 = "0::/user.slice/rota.scope\n"
 MOUNT_V2 = "31 23 0:28 / {at} rw - cgroup2 cgroup2 rw\n"
@@ -265,3 +266,26 @@ def test_fork_bomb_and_device_are_stopped_by_the_kernel(real: Cgroups) -> None:
 
     assert "Operation not permitted" in said.stdout
     assert "annot fork" in said.stderr
+
+
+@pytest.mark.slow
+def test_processes_of_a_sealed_task_are_found_in_its_cgroup_alone(real: Cgroups) -> None:
+    told = real.make("9/1/0", TaskLimits(memory_bytes=64 << 20))
+    task = {"token": "9/1/0", "cgroup": told, "uid": 65534}
+    others = {"ROTA_TASK_TOKEN": "9/1/0", "PATH": os.environ["PATH"]}
+    with (
+        subprocess.Popen(["sleep", "60"], start_new_session=True) as inside,
+        subprocess.Popen(["sleep", "60"], start_new_session=True) as leader,
+        subprocess.Popen(["sleep", "60"], start_new_session=True, env=others) as outside,
+    ):
+        for path in told["enter"]:
+            Path(path).write_text(str(inside.pid))
+        first = started(leader.pid)
+        sealed, open_ = processes_of(task, leader.pid, first), processes_of({**task, "uid": None}, leader.pid, first)
+        assert {pid for pid, _ in sealed.find()} == {inside.pid, leader.pid}
+        assert {pid for pid, _ in open_.find()} == {inside.pid, leader.pid, outside.pid}
+        sealed.end()
+        assert (inside.wait(5), leader.wait(5), outside.poll()) == (-9, -9, None)
+        real.remove("9/1/0")
+        assert {pid for pid, _ in sealed.find()} == {outside.pid}  # without a cgroup, all processes are looked at
+        outside.kill()

@@ -87,6 +87,7 @@ def test_barrier_stays_shut_when_a_task_was_called_off_before(tmp_path: Path) ->
     async def course(bench: Bench) -> None:
         order = bench.order("echo ran", workers=2)
         bench.driver.start(order)
+        await until(lambda: (bench.folder(1) / "task.json").exists())
         bench.close()
         (bench.folder(0) / "stop.json").write_text('{"signal": "SIGTERM", "grace_s": 1.0}')
         await until(lambda: bench.state(0).get("phase") == "ended")

@@ -13,12 +13,13 @@ import pytest
 
 from e2e.kubernetes.bed import USERS, Bed
 from e2e.kubernetes.hollow import Hollow
-from e2e.kubernetes.replica import Replica, configure, job, pod
+from e2e.kubernetes.replica import Replica, configure, job, pod, provisioning_type
 from managers import eventually
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.api.client import Api, MissingRight
 from rota.drivers.kubernetes.api.connection import connect
 from rota.drivers.kubernetes.api.rights import Right, all_rights, check_rights, missing_rights
+from rota.drivers.kubernetes.install.webhooks import webhook_configurations
 from rota.sdk.client import Client
 
 pytestmark = pytest.mark.slow
@@ -146,26 +147,39 @@ def test_every_printed_right_is_used(
     managed: Bed, launch: Launch, kubelets: Kubelets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelets(managed, nodes=1, gpus=4, beats=True)
-    configure(managed)
+    configure(managed, provisioning={"request": True})
+    managed.admin.make(provisioning_type())
     for lease in managed.admin.items(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"):
         name = lease["metadata"]["name"]
         managed.admin.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}")
     managed.admin.make(pod("lead", 0, namespace=NAMESPACE, schedulerName="someone-else", nodeName="n1"))
     monkeypatch.setenv("POD_NAME", "lead")
+    for value in webhook_configurations(NAMESPACE):
+        managed.admin.make(value)
+    webhook = ["--admission-port", "0", "--admission-url", "https://127.0.0.1:0", "--certificate-life", "9s"]
     before = len(managed.audited())
-    replica = launch(managed, options=["--port", "0"])
+    replica = launch(managed, options=["--port", "0", *webhook])
 
     for version, kind in OTHERS:
         managed.admin.make(made_by(version, kind))
     group = {"apiVersion": "rota.dev/v1alpha1", "kind": "PodGroup", "metadata": {"name": "group"}}
     managed.admin.make({**group, "spec": {"minMember": 1}})
+    own = {"apiVersion": "rota.dev/v1alpha1", "metadata": {"name": "default"}}
+    for kind in ("Queue", "Topology", "SchedulingPolicy"):
+        managed.admin.make({**own, "kind": kind, "spec": {"linger": "5s"} if kind == "SchedulingPolicy" else {}})
     managed.admin.make(pod("grouped", 0, labels={"rota.dev/pod-group": "group"}))
     managed.admin.make(job("ends", 1, 1, notes={"rota.dev/time-limit": "1"}))
     managed.admin.make(pod("waits", 8))
     managed.admin.make(pod("is-told-why", 8))
+    managed.admin.make(pod("fills", 3))
+    managed.admin.make(pod("grows", 4))
     client = Client(replica.url)
     waiting = eventually(lambda: [each["id"] for each in client.jobs() if each["name"] == "waits"])
     client.act(waiting[0], "cancel")
+
+    asked = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
+    eventually(lambda: managed.admin.items(asked), within_s=60, every_s=0.3)
+    managed.admin.delete("/api/v1/namespaces/default/pods/grows", {"gracePeriodSeconds": 0})
 
     def unused() -> list[str]:
         requests = managed.audited()[before:]
@@ -176,4 +190,8 @@ def test_every_printed_right_is_used(
     replica.stop()  # watches are on record once they have ended
     with contextlib.suppress(AssertionError):
         eventually(lambda: not unused(), within_s=5)
+    for value in webhook_configurations(NAMESPACE):
+        managed.admin.delete(f"{managed.admin.path_of(value)}/rota")
+    for path in ("namespaces/default/queues", "topologies", "schedulingpolicies"):
+        managed.admin.delete(f"/apis/rota.dev/v1alpha1/{path}")
     assert unused() == []

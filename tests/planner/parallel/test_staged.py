@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import pytest
 
 from rota.core.errors import RotaError
 from rota.planner.parallel.hardware import accelerator
 from rota.planner.parallel.plans import Recompute, TrainingSetup
-from rota.planner.parallel.staged import PipelineStage, StagedTask, costed_stages, plan_staged, submesh_sizes
+from rota.planner.parallel.staged import (
+    PipelineStage,
+    StagedTask,
+    costed_stages,
+    group_bounds,
+    plan_staged,
+    submesh_sizes,
+)
 from rota.planner.parallel.transformer import TransformerShape
 
 V100 = accelerator("v100")
@@ -36,6 +44,26 @@ def test_published_plan_of_39b_on_64() -> None:
     assert shapes(plan_staged(task(8192, 48, 64, 64, 1024, 16)).stages) == [(3, 4, 4)] * 16
 
 
+@pytest.mark.parametrize(("hidden", "heads", "gpus"), [(1536, 16, 2), (2048, 32, 4)], ids=["760M on 2", "1.3B on 4"])
+def test_published_halves_are_even_with_the_output_layer(hidden: int, heads: int, gpus: int) -> None:
+    """Three of six groups on each half of the devices, which holds only where the output layer counts as work."""
+    asked = task(hidden, 24, heads, gpus, 128, 6)
+
+    assert shapes(plan_staged(asked).stages) == [(13, gpus // 2, 1), (11, gpus // 2, 1)]
+    assert group_bounds(asked)[3] == 13
+
+
+def test_groups_have_about_equal_work() -> None:
+    """Half of all layers of work is in the output layer of a shallow model with many words."""
+    shallow = task(512, 8, 8, 8, 4, 4)
+
+    layers = [after - before for before, after in pairwise(group_bounds(shallow))]
+
+    assert sum(layers) == 8
+    assert layers[-1] == 1
+    assert max(layers) - min(layers[:-1]) <= 1
+
+
 def test_published_stages_of_6_7b_on_16() -> None:
     found = plan_staged(task(4096, 32, 32, 16, 64, 8))
 
@@ -58,13 +86,19 @@ def test_no_stages_at_all_are_faster(hidden: int, gpus: int, micro_batches: int)
     small = task(hidden, 16, 32, gpus, micro_batches, 4)
     small = replace(small, setup=replace(small.setup, batch=4 * micro_batches))
     best = plan_staged(small)
+    bounds = group_bounds(small)
+
+    def sizes(parts: tuple[int, ...], devices: tuple[int, ...]) -> list[tuple[int, int]]:
+        ends = pairwise(accumulate(parts, initial=0))
+        return [(bounds[end] - bounds[start], one) for (start, end), one in zip(ends, devices, strict=True)]
+
     fastest = min(
         plan.iteration_s
         for count in range(1, 5)
         for layers in _compositions(4, count)
         for devices in _compositions(gpus, count)
         if all(one in submesh_sizes(gpus, 8) for one in devices)
-        for plan in costed_stages(small, [(4 * part, one) for part, one in zip(layers, devices, strict=True)])
+        for plan in costed_stages(small, sizes(layers, devices))
     )
 
     assert best.iteration_s <= fastest * 1.005
@@ -104,8 +138,8 @@ def test_model_that_never_fits_is_refused() -> None:
 def test_uneven_input_is_named() -> None:
     with pytest.raises(RotaError, match="--micro-batches 7 does not divide --batch 1024"):
         task(2048, 16, 32, 4, 7, 4)
-    with pytest.raises(RotaError, match="5 groups do not divide --layers 16"):
-        task(2048, 16, 32, 4, 8, 5)
+    with pytest.raises(RotaError, match="17 groups of --layers 16; give 1 to as many"):
+        task(2048, 16, 32, 4, 8, 17)
 
 
 def test_submeshes_are_parts_of_a_node_or_whole_nodes() -> None:

@@ -17,11 +17,11 @@ from questions import question
 from rota.mechanisms.arrays import Floats
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.rounds.rule import Contender, ShareQuestion, Shares
+from rota.perf.device_facts import PRICES
 from rota.policies import find_policy
 from rota.policies.published.gavel.isolated import isolated_shares
 from rota.policies.published.gavel.layout import lay_out
 from rota.policies.published.gavel.strategy_proof import discounts, proportional, without_one
-from rota.policies.published.gavel.throughput import PRICES
 
 cp: Any = pytest.importorskip("cvxpy")
 SEEDS = range(3)

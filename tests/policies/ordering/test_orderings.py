@@ -104,7 +104,7 @@ def test_long_history_is_thinned() -> None:
     assert table.memory[:3] == (0.0, 4.0, 8.0)
 
 
-@pytest.mark.parametrize(("policy", "first"), [("gittins:thresholds=40", "old"), ("las:thresholds=40", "new")])
+@pytest.mark.parametrize(("policy", "first"), [("gittins:thresholds=40", "old"), ("tiresias:thresholds=40", "new")])
 def test_gittins_prefers_who_is_likelier_to_end(policy: str, first: str) -> None:
     """Sixteen jobs ended after 10. In steps of 5, the index is 1 / 10 at 0 and 1 / 5 at 5: `old`, which has had 6,
     is likelier to end than `new`, which has had nothing but was there first.

@@ -19,12 +19,12 @@ from rota.perf.speed.model import Costs
 from rota.perf.training.reports import OVERSTATES, REPORTS, SimulatedReports
 from rota.policies import find_policy
 from rota.policies.own.levels import Levels
-from rota.policies.own.order import ServiceOrder
+from rota.policies.own.order import SHORT, ServiceOrder
 from rota.policies.own.params import RotaParams
 from rota.policies.own.predictions import ENOUGH, GroupPredictor
 from rota.traces.workload import Submission, Workload
 
-PLAIN = "rota:base_gpu_s=100,progress=false,declared=false,learned=false"
+PLAIN = "rota:base_gpu_s=100,margin=0,progress=false,declared=false,learned=false"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_job_loses_its_devices_when_it_reaches_the_next_level() -> None:
 
 
 def test_job_that_just_started_is_not_stopped_while_a_restart_costs_more() -> None:
-    world = World(gpus=1, policy=PLAIN + ",settle=3", restart_s=30.0)
+    world = World(gpus=1, policy=PLAIN + ",settle=3", restart_s=20.0)
     world.settle(world.submit("a"))
     world.settle(world.timer(100.0))
     world.settle(world.submit("b"))
@@ -74,8 +74,40 @@ def test_job_that_just_started_is_not_stopped_while_a_restart_costs_more() -> No
     world.pass_s(10.0)
 
     assert world.submit("c") == []
-    assert world.engine.wakeup_s == 150.0 + 3 * 30.0
-    assert world.settle(world.timer(240.0)) == [stop("a"), start("c", on("n1", 1))]
+    assert world.engine.wakeup_s == 150.0 + 3 * 20.0
+    assert world.settle(world.timer(210.0)) == [stop("a"), start("c", on("n1", 1))]
+
+
+def test_job_of_the_first_levels_displaces_all_above() -> None:
+    world = World(gpus=1, policy=PLAIN.replace("margin=0", "margin=2")).running("fed", attained_gpu_s=800.0)
+
+    assert world.submit("new") == [stop("fed")]
+
+
+def test_first_level_lasts_for_five_restarts() -> None:
+    world = World(gpus=1, policy=PLAIN, restart_s=60.0)
+    world.settle(world.submit("a"))
+
+    assert world.submit("b") == []
+    assert world.engine.wakeup_s == 300.0
+
+
+def test_users_take_turns_in_a_level_and_small_gangs_go_first() -> None:
+    """One device is free at a time; the second and third job of `ann` wait for the first of `bob`."""
+    world = World(gpus=2, policy=PLAIN)
+    world.settle(world.submit("running", gpus=2))
+    for name, user, gpus in (("a1", "ann", 1), ("a2", "ann", 1), ("a3", "ann", 1), ("b1", "bob", 1), ("c1", "cem", 2)):
+        assert world.submit(job=replace(job(name, gpus=gpus), user=user)) == []
+
+    assert world.settle(world.ended("running")) == [start("a1", on("n1", [0])), start("b1", on("n1", [1]))]
+
+
+def test_priority_comes_before_levels() -> None:
+    world = World(gpus=1, policy=PLAIN).running("urgent", attained_gpu_s=5000.0)
+    live = world.live("urgent")
+    live.job = replace(live.job, priority=1)
+
+    assert world.submit("new") == []
 
 
 def reporting(name: str, work: float, **claims: float) -> object:
@@ -83,8 +115,21 @@ def reporting(name: str, work: float, **claims: float) -> object:
 
 
 def order(**params: object) -> ServiceOrder:
-    values = RotaParams(base_gpu_s=100.0, **params)  # type: ignore[arg-type]  # names are checked by the dataclass
+    values = RotaParams(**{"base_gpu_s": 100.0, "margin": 0, **params})  # type: ignore[arg-type]  # names are checked by the dataclass
     return ServiceOrder(values, Knowledge(reports=SimulatedReports()))
+
+
+@pytest.mark.parametrize(("attained_gpu_s", "keeps"), [(3000.0, True), (3300.0, False)])
+def test_running_job_yields_only_to_one_of_far_less_service(attained_gpu_s: float, keeps: bool) -> None:
+    """Levels end at 100, 200, 400, 800...; a job at the fourth displaces from the seventh on, with a margin of two."""
+    fed = World(gpus=1, policy="fifo").running("fed", attained_gpu_s=attained_gpu_s)
+    world = World(gpus=1, policy="fifo").running("other")
+    world.submit("hungry")
+    hungry = world.live("hungry")
+    hungry.attained_milli_s = 500_000.0
+    rule = order(margin=2)
+
+    assert (rule.turn(fed.live("fed"), fed.now_s).key < rule.turn(hungry, world.now_s).key) is keeps
 
 
 def level_after(seconds: float, rule: ServiceOrder, **claims: float) -> int:
@@ -96,7 +141,7 @@ def level_after(seconds: float, rule: ServiceOrder, **claims: float) -> int:
         turn = rule.turn(world.live("a"), now_s)
         world.live("a").remember(turn.memo)
         if turn.until_s > seconds:
-            return int(rule.turn(world.live("a"), seconds).key[0])
+            return int(rule.turn(world.live("a"), seconds).key[1])
         now_s = turn.until_s
 
 
@@ -165,8 +210,8 @@ def test_deadline_lifts_a_job_by_one_level_while_it_can_be_met(now_s: float, lev
 
     found = order().turn(live, now_s)
 
-    assert (found.key[0], found.until_s) == (level, until_s)
-    assert order(deadlines=False).turn(live, now_s).key[0] == Levels(100.0, 2.0).of(now_s)
+    assert (found.key[1], found.until_s) == (level, until_s)
+    assert order(deadlines=False).turn(live, now_s).key[1] == Levels(100.0, 2.0).of(now_s)
 
 
 # -- the bound -----------------------------------------------------------------------------------
@@ -184,31 +229,42 @@ def workloads(draw: st.DrawFn) -> tuple[Submission, ...]:
     return tuple(submissions)
 
 
-def bound_s(history: History, at: int, *, devices: int, base: float, growth: float) -> float:
-    """The longest that a job may take: its own run, and N times the end of its level on the devices it can't have."""
+def bound_s(history: History, at: int, *, devices: int, base: float, growth: float, margin: int) -> float:
+    """The longest that a job may take: its own run, and N times the end of its level on the devices it can't have.
+
+    From the level on at which running jobs are kept, the level counts that ends `margin` levels later.
+    """
     row = history.jobs[at]
     assert row.end_s is not None
     present = sum(
         other.end_s is not None and other.submit_s < row.end_s and other.end_s > row.submit_s for other in history.jobs
     )
     levels = Levels(base, growth)
-    limit = levels.limit(levels.of(row.gpu_s))
+    level = levels.of(row.gpu_s)
+    limit = levels.limit(level + margin if level >= SHORT else level)
     return row.run_s + present * limit / (devices - row.gpus + 1)
 
 
 @pytest.mark.slow
-@given(submissions=workloads(), growth=st.sampled_from([1.5, 2.0, 4.0]), restart_s=st.sampled_from([0.0, 5.0]))
+@given(
+    submissions=workloads(),
+    growth=st.sampled_from([1.5, 2.0, 4.0]),
+    margin=st.sampled_from([0, 2]),
+    restart_s=st.sampled_from([0.0, 5.0]),
+)
 @settings(max_examples=40, deadline=None)
 def test_no_job_takes_longer_than_the_bound(
-    submissions: tuple[Submission, ...], growth: float, restart_s: float
+    submissions: tuple[Submission, ...], growth: float, margin: int, restart_s: float
 ) -> None:
-    """With settle=0, no job waits longer than N jobs take to leave the levels up to its own."""
+    """No job waits longer than N jobs take to leave the levels up to its own."""
     workload = Workload(submissions=submissions, source="test", format="rota")
     setting = Setting(cluster=Cluster.uniform(("gpu", 4, 4)), placement="any", costs=Costs(restart_s=restart_s))
-    policy = f"{PLAIN},growth={growth},settle=0"
+    policy = f"{PLAIN.replace('margin=0', f'margin={margin}')},growth={growth}"
 
     history = simulate(workload, policy, setting).history
 
     for at, row in enumerate(history.jobs):
         assert row.end_s is not None
-        assert row.end_s - row.submit_s <= bound_s(history, at, devices=4, base=100.0, growth=growth) + 1e-6
+        assert (
+            row.end_s - row.submit_s <= bound_s(history, at, devices=4, base=100.0, growth=growth, margin=margin) + 1e-6
+        )

@@ -96,7 +96,7 @@ class Logins:
     async def log_in_user(self, name: str, password: str, source: str) -> tuple[StoredToken, str]:
         """Open a session for a local user; a wrong name and a wrong password can't be told apart."""
         self._limiter.refuse_if_many(source, name)
-        user = self._users.users().get(name)
+        user = self._known_user(name)
         if not await self._is_password(password, UNKNOWN_USER if user is None else user.password) or user is None:
             self._limiter.failed(source, name)
             raise Unknown("the user name or the password is wrong")
@@ -112,6 +112,13 @@ class Logins:
         )
         self._local[opened[0].digest] = user
         return opened
+
+    def _known_user(self, name: str) -> LocalUser | None:
+        try:
+            return self._users.users().get(name)
+        except RotaError as error:  # where the file lies and what is in it is not for callers without a session
+            log.error("the file of users can't be read", extra={"error": str(error)})
+            raise Unavailable("local users can't log in now; the manager's log says why") from error
 
     def note_failure(self, source: str) -> None:
         """Count a failed login with a token."""

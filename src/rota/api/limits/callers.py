@@ -15,13 +15,15 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from rota.api.limits.asgi import Asgi, Receive, Send
-from rota.api.limits.values import Limits
+from rota.api.limits.asgi import Asgi, Message, Receive, Send
+from rota.files.up_file import LimitsPart
 from rota.live.intake.quotas import Bucket
 
 MOST_CALLERS = 10_000
 BYTES_PER_REQUEST = 16 << 10
 UNKNOWN_COST = 64
+MESSAGES_PER_SECOND, MESSAGES_BURST = 20.0, 200
+"""Messages of all pages of a user: keys, clicks and acknowledgements. A burst holds the largest message."""
 _PROBES = frozenset({"/healthz", "/readyz"})
 _FOLLOWS = re.compile(rb"(^|&)follow=(true|1|yes|on)(&|$)", re.IGNORECASE)
 _SESSION = re.compile(rb"(?:^|;\s*)rota_session=([^;]+)")
@@ -30,10 +32,11 @@ _SESSION = re.compile(rb"(?:^|;\s*)rota_session=([^;]+)")
 class CallerState:
     """What one caller has under way."""
 
-    __slots__ = ("bucket", "slots", "streams", "waiting")
+    __slots__ = ("bucket", "messages", "slots", "streams", "waiting")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: LimitsPart) -> None:
         self.bucket = Bucket(limits.requests_per_second, limits.requests_burst, time.monotonic())
+        self.messages = Bucket(MESSAGES_PER_SECOND, MESSAGES_BURST, time.monotonic())
         self.slots = asyncio.Semaphore(limits.requests_at_once)
         self.streams = 0
         self.waiting = 0
@@ -45,9 +48,9 @@ class CallerState:
 
 
 class FairRequests:
-    """Limits the requests of each caller."""
+    """LimitsPart the requests of each caller."""
 
-    def __init__(self, app: Asgi, limits: Limits, *, token_required: bool) -> None:
+    def __init__(self, app: Asgi, limits: LimitsPart, *, token_required: bool) -> None:
         self._app = app
         self._limits = limits
         self._token_required = token_required
@@ -90,7 +93,7 @@ class FairRequests:
             return
         caller.streams += 1
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, _throttled(caller, receive) if scope["type"] == "websocket" else receive, send)
         finally:
             caller.streams -= 1
 
@@ -116,6 +119,20 @@ class FairRequests:
         if (session := _SESSION.search(cookie)) is not None:
             return f"session {hashlib.sha256(session[1]).hexdigest()}"
         return f"address {(scope.get('client') or ('',))[0]}"
+
+
+def _throttled(caller: CallerState, receive: Receive) -> Receive:
+    """Receive messages of a page no faster than its user may send them; until then they wait in the connection."""
+
+    async def later() -> Message:
+        message = await receive()
+        if message["type"] == "websocket.receive":
+            size = len(message.get("text") or message.get("bytes") or "")
+            while wait_s := caller.messages.wait_s(1 + size // BYTES_PER_REQUEST, time.monotonic()):
+                await asyncio.sleep(wait_s)
+        return message
+
+    return later
 
 
 def _cost(scope: Any) -> float:

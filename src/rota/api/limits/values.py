@@ -1,10 +1,10 @@
-"""The limits of callers, with the defaults that a lab does not notice."""
+"""What follows from the limits of callers: the quota of submissions, and how many connections there may be."""
 
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass
 
+from rota.files.up_file import LimitsPart
 from rota.live.intake.quotas import JobQuota
 
 MOST_DESCRIPTORS = 65_536
@@ -13,33 +13,14 @@ OWN_DESCRIPTORS = 256
 """Descriptors that the manager keeps for itself: database, folders, worker processes, notices of tasks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits of one manager; those of a token are for each token."""
-
-    requests_per_second: float = 100.0
-    requests_burst: int = 1000
-    requests_at_once: int = 6
-    """Requests of a token that are worked on together; others of it wait."""
-    requests_waiting: int = 64
-    streams: int = 64
-    """Followed logs, event streams and open pages of a token."""
-    jobs_per_second: float = 20.0
-    jobs_burst: int = 10_000
-    jobs_at_once: int = 1000
-    waiting_jobs: int = 20_000
-    """Unfinished jobs of a token that do not run."""
-    connections: int = 2000
-
-    @property
-    def job_quota(self) -> JobQuota:
-        """What the holder of one token may submit."""
-        return JobQuota(
-            per_second=self.jobs_per_second,
-            burst=self.jobs_burst,
-            at_once=self.jobs_at_once,
-            waiting=self.waiting_jobs,
-        )
+def job_quota(limits: LimitsPart) -> JobQuota:
+    """Return what the holder of one token may submit."""
+    return JobQuota(
+        per_second=limits.jobs_per_second,
+        burst=limits.jobs_burst,
+        at_once=limits.jobs_at_once,
+        waiting=limits.waiting_jobs,
+    )
 
 
 def raise_descriptor_limit() -> int:

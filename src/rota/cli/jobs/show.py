@@ -31,14 +31,19 @@ def show(job: JobArgument, server: ServerOption = None, output: OutputOption = O
     client = client_for(server)
     found = client.job(job)
     compared = _resources(client, job)
+    gpus = _gpus(client, job)
     if output is not OutputFormat.TABLE:
-        emit([{**found, "resources": compared}], (), output)
+        emit([{**found, "resources": compared, **gpus}], (), output)
         return
     found["state"] = found.pop("state_text", None) or found["state"]
     for key, value in found.items():
         if value not in (None, "", []):
             echo(f"{neutral(key) + ':':<12} {neutral(_text(value))}")
     _show_resources(compared)
+    for each in gpus.get("warnings", ()):
+        echo(f"warning:     {neutral(each['text'])}")
+    if gpus.get("energy"):
+        echo(f"energy:      {_energy(gpus['energy'])}")
 
 
 def why(job: JobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
@@ -64,12 +69,31 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     if explained["expected"] is not None:
         for line in expectation(explained["expected"]):
             echo(line)
+    for each in explained.get("more_nodes") or ():
+        echo(neutral(each["sentence"]))
     _show_resources(compared)
 
 
 def _resources(client: Client | ClusterUser, job: str) -> list[dict[str, Any]]:
     """Request, estimate and use; a Kubernetes cluster has none of them."""
     return client.resources(job) if isinstance(client, Client) else []
+
+
+def _gpus(client: Client | ClusterUser, job: str) -> dict[str, Any]:
+    """Energy and warnings, without the samples; a Kubernetes cluster has none of them."""
+    if not isinstance(client, Client):
+        return {}
+    found = client.job_gpus(job)
+    return {"energy": found["energy"], "warnings": found["warnings"]}
+
+
+def _energy(energy: dict[str, Any]) -> str:
+    words = f"{energy['devices_kwh']:.4f} kWh"
+    if energy["cost"] is not None:
+        words += f", {energy['cost']:.2f} {energy['currency']}".rstrip()
+    if energy["carbon_g"] is not None:
+        words += f", {energy['carbon_g']:.0f} g CO2e"
+    return f"{words} ({energy['note']})" if energy["note"] else words
 
 
 def _show_resources(compared: list[dict[str, Any]]) -> None:

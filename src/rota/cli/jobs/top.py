@@ -13,6 +13,7 @@ import typer
 from rota.cli import human
 from rota.cli.jobs.ps import COLUMNS, row
 from rota.cli.manager.connect import ServerOption, client_for
+from rota.cli.manager.gpus import GPU_COLUMNS
 from rota.cli.manager.nodes import NODE_COLUMNS
 from rota.cli.render import Column, OutputFormat, emit, table
 from rota.cli.terminal import echo, neutral
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 WIDTH = 48
 MOST_TENANTS = 10
 MOST_NODES = 12
+MOST_GPUS = 16
 TENANT_COLUMNS = (
     Column(key="tenant"),
     Column(key="running", right=True),
@@ -58,6 +60,7 @@ def top(
         for rows, columns in (
             (_busiest(overview["tenants"]), TENANT_COLUMNS),
             (client.nodes(), NODE_COLUMNS),
+            *([(overview["gpus"], GPU_COLUMNS)] if overview.get("gpus") else []),
             ([row(job) for job in client.jobs(limit=limit)], COLUMNS),
         ):
             echo()
@@ -85,6 +88,10 @@ def _view(client: Client | ClusterUser, limit: int) -> Group:
     parts.append(table(nodes[:MOST_NODES], NODE_COLUMNS, lines=True))
     if len(nodes) > MOST_NODES:
         parts.append(Text(f"{len(nodes) - MOST_NODES} more nodes: rota nodes"))
+    if overview.get("gpus"):
+        parts.append(table(overview["gpus"][:MOST_GPUS], GPU_COLUMNS, lines=True))
+        if len(overview["gpus"]) > MOST_GPUS:
+            parts.append(Text(f"{len(overview['gpus']) - MOST_GPUS} more GPUs: rota gpus"))
     return Group(*parts, table(jobs, COLUMNS, lines=True))
 
 

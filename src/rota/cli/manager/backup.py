@@ -23,11 +23,16 @@ def backup(
 
       rota backup monday.db
     """
-    from rota.sdk.place import data_folder
+    from rota.sdk.place import managers_data_folder
     from rota.store.migrate import copy_database
 
-    source = (data or data_folder()) / "rota.db"
-    if not source.is_file():
+    source = (data or managers_data_folder()) / "rota.db"
+    try:
+        is_there = source.is_file()
+        source.open("rb").close() if is_there else None
+    except PermissionError as error:
+        raise RotaError(f"{source} can't be read; run this as the manager's user, for a service with sudo") from error
+    if not is_there:
         raise RotaError(f"there is no database {source}; name the manager's folder with --data")
     if out.exists():
         raise RotaError(f"{out} exists already; name a new file")

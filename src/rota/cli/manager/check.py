@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.manager.connect import need_extra
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -19,7 +21,10 @@ COLUMNS = (Column(key="file"), Column(key="finding"))
 
 def check(
     files: Annotated[
-        list[Path], typer.Argument(help="Cluster files, HiveD files, job files, settings.", metavar="FILE...")
+        list[Path],
+        typer.Argument(
+            help="Cluster files, HiveD files, job files, settings, Kubernetes manifests.", metavar="FILE..."
+        ),
     ],
     output: OutputOption = OutputFormat.TABLE,
 ) -> int:
@@ -32,6 +37,8 @@ def check(
       rota check services-configuration.yaml job.yaml -o json
 
       rota check rota.yaml
+
+      rota check deployment.yaml queues.yaml
 
     Exits 0 if nothing was found, 1 if something was, 2 if a file can't be read at all.
     """
@@ -56,6 +63,9 @@ def _findings(path: Path) -> list[str]:
     from rota.tenancy.audit import audit_tenants
     from rota.tenancy.cells.audit import audit
 
+    objects = _kubernetes_objects(path)
+    if objects:
+        return _mistakes(objects)
     document = read_document(path)
     if is_openpai(document):
         jobs_from(document, path)
@@ -68,6 +78,41 @@ def _findings(path: Path) -> list[str]:
     if is_hived(document):
         return audit(plan_from(document, path))
     return audit_tenants(cluster_from_document(document, path))
+
+
+_DOCUMENT = re.compile(r"^---.*$", re.MULTILINE)
+_OBJECT = re.compile(r"^apiVersion:", re.MULTILINE)
+
+
+def _kubernetes_objects(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a Kubernetes manifest; none if the file is something else."""
+    from rota.files.yaml_input import parse_yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return []
+    if not _OBJECT.search(text):
+        return []
+    found = [parse_yaml(part, str(path)) for part in _DOCUMENT.split(text)]
+    return [each for each in found if isinstance(each, dict) and "apiVersion" in each and "kind" in each]
+
+
+def _mistakes(objects: list[dict[str, Any]]) -> list[str]:
+    """Return what the admission webhook would refuse or warn of, in its words, with the object's name before them."""
+    need_extra()
+    from rota.api.serve_cluster import check_settings
+    from rota.drivers.kubernetes.admission.mistakes import mistakes_in, warnings_in
+    from rota.drivers.kubernetes.settings import ClusterSettings
+
+    settings = ClusterSettings()
+    found = []
+    for value in objects:
+        meta = value.get("metadata")
+        name = f"{value['kind']} {meta.get('name', '') if isinstance(meta, dict) else ''}".strip()
+        lines = [*mistakes_in(value, settings, check_settings), *warnings_in(value, settings)]
+        found += [f"{name}: {each}" for each in lines]
+    return found
 
 
 def _checked_settings(settings: UpFile, path: Path) -> list[str]:

@@ -11,6 +11,7 @@ import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
 from rota.cli.manager.connect import need_extra
+from rota.cli.manager.k8s_install import Context, Kubeconfig, Namespace, install_commands
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
@@ -18,15 +19,6 @@ if TYPE_CHECKING:
     from rota.drivers.kubernetes.settings import ClusterSettings
 
 app = typer.Typer(help="Schedule the pods of a Kubernetes cluster.", no_args_is_help=True)
-Context = Annotated[
-    str | None,
-    typer.Option("--context", help="A context of the kubeconfig; the current one by default.", metavar="NAME"),
-]
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option("--kubeconfig", help="A kubeconfig; in a pod its own account is used without one.", metavar="FILE"),
-]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace in which Rota runs.", metavar="NAME")]
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -40,7 +32,32 @@ Config = Annotated[
 ConfigMap = Annotated[str, typer.Option("--config-map", help="The ConfigMap that holds the settings.", metavar="NAME")]
 Data = Annotated[Path | None, typer.Option("--data", help="Where the journal and records are.", metavar="DIR")]
 Database = Annotated[
-    str | None, typer.Option("--database", help="A database instead, for replicas to share.", metavar="URL")
+    str | None,
+    typer.Option(
+        "--database",
+        help="A database instead, for replicas to share.",
+        metavar="URL",
+        envvar="ROTA_DATABASE",
+        show_envvar=False,
+    ),
+]
+AdmissionPort = Annotated[
+    int | None,
+    typer.Option(
+        "--admission-port",
+        help="Answer the API server's admission reviews at this port; 0 takes a free one. Without it there are none.",
+        min=0,
+        max=65535,
+    ),
+]
+AdmissionUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--admission-url", help="Where the API server finds the webhook, outside of a cluster.", metavar="URL"
+    ),
+]
+CertificateLife = Annotated[
+    str, typer.Option("--certificate-life", help="How long a certificate of the webhook lasts.", metavar="TIME")
 ]
 Host = Annotated[str, typer.Option("--host", help="The address to answer at.", metavar="ADDRESS")]
 LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="How to log.")]
@@ -67,6 +84,9 @@ def run(
         int, typer.Option("--port", help="The port to answer at; 0 takes a free one.", min=0, max=65535)
     ] = 7650,
     require_token: Annotated[bool, typer.Option("--require-token", help="Ask for tokens on this machine too.")] = False,
+    admission_port: AdmissionPort = None,
+    admission_url: AdmissionUrl = None,
+    certificate_life: CertificateLife = "30d",
     log_format: LogFormatOption = LogFormat.TEXT,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
@@ -92,6 +112,7 @@ def run(
         port=port,
         require_token=require_token,
         logs=(log_format, log_level),
+        admission=_admission(admission_port, admission_url, certificate_life),
     )
 
 
@@ -181,6 +202,23 @@ def _serve(
     serve_cluster(options, say)
 
 
+def _admission(port: int | None, url: str | None, life: str) -> Any:
+    """Return how the admission webhook answers; None if it does not."""
+    from rota.drivers.kubernetes.admission.server import SHORTEST_LIFE_S, AdmissionOptions
+    from rota.files.quantities import parse_duration
+
+    if port is None:
+        if url is not None:
+            raise RotaError("--admission-url is given without --admission-port; give both")
+        return None
+    if url is not None and not url.startswith("https://"):
+        raise RotaError(f"--admission-url is {url!r}; the API server speaks https:// only")
+    life_s = parse_duration(life)
+    if life_s < SHORTEST_LIFE_S:
+        raise RotaError(f"--certificate-life is {life!r}; it must be {SHORTEST_LIFE_S:.0f} s or more")
+    return AdmissionOptions(port=port, url=url, life_s=life_s)
+
+
 def _token(path: Path) -> str:
     """The token in a file; a short one is refused, since it could be guessed."""
     try:
@@ -198,32 +236,4 @@ def _settings(path: Path | None) -> ClusterSettings:
     return ClusterSettings() if path is None else read_settings(path.read_text(encoding="utf-8"), str(path))
 
 
-@app.command("manifests")
-def manifests(
-    namespace: Namespace = "rota-system",
-    image: Annotated[str, typer.Option("--image", help="The image that holds Rota.", metavar="NAME")] = "rota:0.1.0",
-    database_secret: Annotated[
-        str | None,
-        typer.Option("--database-secret", help="A Secret with a database's URL under `url`.", metavar="NAME"),
-    ] = None,
-) -> None:
-    """Print what has to be in a cluster: namespace, rights, the PodGroup type, settings, two replicas of Rota.
-
-    Examples:
-
-      rota k8s manifests | kubectl apply -f -
-
-      rota k8s manifests --image registry.example/rota:1 > rota.yaml
-
-      rota k8s manifests --database-secret rota-database
-    """
-    import yaml
-
-    from rota.drivers.kubernetes.objects.manifests import manifests as objects
-
-    class Plain(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    text = yaml.dump_all(objects(namespace, image, database_secret), Dumper=Plain, sort_keys=False)
-    echo(text, nl=False, lines=True)
+install_commands(app)

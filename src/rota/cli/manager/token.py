@@ -22,7 +22,7 @@ COLUMNS = (
 def create(
     name: Annotated[str, typer.Argument(help="Whose it is.")],
     role: Annotated[str, typer.Option(help="admin, maintainer, member or viewer.")] = "member",
-    tenant: Annotated[list[str] | None, typer.Option(help="For which tenants; '*' for all.")] = None,
+    tenant: Annotated[list[str] | None, typer.Option(help="For which tenants, as A,B; '*' for all.")] = None,
     expires: Annotated[str | None, typer.Option(help="After how long it ends, e.g. 30d.")] = None,
     account: Annotated[str | None, typer.Option(help="The Unix account under which its jobs run.")] = None,
     server: ServerOption = None,
@@ -36,7 +36,8 @@ def create(
     from rota.files.quantities import parse_duration
     from rota.sdk.client import Client
 
-    wanted: dict[str, object] = {"name": name, "role": role, "tenants": tenant or []}
+    tenants = [part.strip() for each in tenant or () for part in each.split(",")]
+    wanted: dict[str, object] = {"name": name, "role": role, "tenants": tenants}
     if account is not None:
         wanted["account"] = account
     if expires is not None:

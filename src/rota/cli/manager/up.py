@@ -220,10 +220,9 @@ def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
 
 def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
-    from rota.api.limits.values import Limits
     from rota.api.serve import Options
-    from rota.drivers.local.gpu.abilities import gpu_abilities
-    from rota.drivers.local.machine import device_nodes, nvml_folder
+    from rota.cli.manager.up_gpu import with_gpus
+    from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import Settings
     from rota.files.oidc_file import read_oidc_file
     from rota.live.intake.tenant_registry import TenantSettings
@@ -232,27 +231,27 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     from rota.web.gate import Gate
 
     home = (settings.data or data_folder()).absolute()
+    cluster = _cluster(settings.emulate, settings.gpu.nvml)
+    tasks = Settings(
+        home=home,
+        accounts=_accounts(settings),
+        confinement=_confinement(settings),
+        umask=umask,
+        task_env=settings.task_env or {},
+        device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
+        scratch_bytes=settings.scratch or 0,
+        max_processes=settings.max_processes,
+        limits=_limits(home, Cgroup(settings.cgroups)),
+    )
     return Options(
         scheduling=Scheduling(
-            cluster=_cluster(settings.emulate),
+            cluster=cluster,
             policy=guarded_policy(settings),
             placement=settings.placement,
             tenancy=settings.tenancy,
             has_fixed_nodes=settings.emulate is None,
         ),
-        settings=Settings(
-            home=home,
-            accounts=_accounts(settings),
-            confinement=_confinement(settings),
-            umask=umask,
-            task_env=settings.task_env or {},
-            device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
-            scratch_bytes=settings.scratch or 0,
-            max_processes=settings.max_processes,
-            limits=_limits(home, Cgroup(settings.cgroups)),
-            nvml=nvml_folder() if settings.emulate is None else None,
-            gpu=gpu_abilities() if settings.emulate is None and settings.gpu_suspend == "auto" else None,
-        ),
+        settings=with_gpus(tasks, settings, cluster),
         host=settings.host,
         port=settings.port,
         database=settings.database,
@@ -261,7 +260,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         require_token=settings.require_token,
         keep_s=settings.keep,
         estimate_bound=settings.estimate_bound,
-        call_limits=Limits(**settings.limits.model_dump(exclude={"tasks"})),
+        call_limits=settings.limits,
         most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
@@ -284,11 +283,11 @@ def _limits(home: Path, wanted: Cgroup) -> Cgroups | NoCgroups:
     return found
 
 
-def _cluster(emulate: str | None) -> Cluster:
+def _cluster(emulate: str | None, nvml: Path | None = None) -> Cluster:
     if emulate is None:
         from rota.drivers.local.machine import this_machine
 
-        return this_machine()
+        return this_machine(None if nvml is None else str(nvml))
     from rota.files.cluster import read_cluster
 
     return read_cluster(emulate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -30,7 +31,7 @@ StdinOption = Annotated[bool, typer.Option("--password-stdin", help="Read the pa
 def add(
     name: NameArgument,
     role: Annotated[str, typer.Option(help="admin, maintainer, member or viewer.")] = "member",
-    tenant: Annotated[list[str] | None, typer.Option(help="For which tenants; '*' for all.")] = None,
+    tenant: Annotated[list[str] | None, typer.Option(help="For which tenants, as A,B; '*' for all.")] = None,
     password_stdin: StdinOption = False,
     file: FileOption = None,
 ) -> None:
@@ -53,7 +54,8 @@ def add(
     with changed_users(path) as users:
         if name in users:
             raise RotaError(f"user {name!r} exists in {path}; `rota users passwd` changes the password")
-        users[name] = LocalUser(name=name, role=role, tenants=tuple(tenant or ()), password=hashed)
+        tenants = tuple(part.strip() for each in tenant or () for part in each.split(","))
+        users[name] = LocalUser(name=name, role=role, tenants=tenants, password=hashed)
     echo(f"added {name} ({role}) to {path}")
 
 
@@ -123,9 +125,12 @@ def list_users(file: FileOption = None, output: OutputOption = OutputFormat.TABL
 
 def _path(file: Path | None) -> Path:
     from rota.api.identity.setup import USERS
-    from rota.sdk.place import data_folder
+    from rota.sdk.place import managers_data_folder
 
-    return file if file is not None else data_folder() / USERS
+    path = file if file is not None else managers_data_folder() / USERS
+    if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
+        raise RotaError(f"{path} belongs to the manager; run this as its user, for a service with sudo")
+    return path
 
 
 def _password(*, from_stdin: bool) -> str:

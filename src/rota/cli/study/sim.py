@@ -18,6 +18,7 @@ from rota.core.errors import RotaError
 if TYPE_CHECKING:
     from rota.cli.study.runs import Finished
     from rota.drivers.simulator.load import LoadedScenario
+    from rota.drivers.simulator.notes import RunNote
     from rota.scenario import Scenario
 
 
@@ -77,9 +78,10 @@ def _scenario(ctx: typer.Context, options: SimOptions) -> Scenario:
 
 
 def _run(scenario: Scenario, options: SimOptions) -> None:
-    from rota.cli.study.notes import scenario_notes
+    from rota.cli.study.out_folder import claimed
     from rota.cli.study.parallel import run_all
     from rota.cli.study.runs import Keep, prepare
+    from rota.drivers.simulator.notes import scenario_notes
     from rota.drivers.simulator.study import scheduler
     from rota.report.user_metrics import user_metrics
 
@@ -92,28 +94,32 @@ def _run(scenario: Scenario, options: SimOptions) -> None:
     for policy in scenario.policies:
         scheduler(policy, loaded.setting)
     _print_left_out(loaded)
-    notes = (*loaded.speeds.notes, *scenario_notes(loaded))
+    notes = scenario_notes(loaded)
     for note in notes:
-        echo(note, err=True)
-    folders = _folders(out, scenario.policies)
+        if note.is_printed:
+            echo(note.text, err=True)
     keep = Keep.SKETCH if output is OutputFormat.TABLE else Keep.FIGURES
     if out is not None or figures is not None:
         keep = Keep.ALL
     total = len(loaded.workload.submissions) * len(scenario.policies)
-    with progress("simulating", total) as bar:
-        finished = list(run_all(loaded, folders, keep, metrics, lambda done: bar.update(done)))
-    _print_results(loaded, finished, output)
-    if keep is Keep.ALL:
-        from rota.cli.study.results import write_results
+    with claimed(out, scenario.policies) as folders:
+        with progress("simulating", total) as bar:
+            finished = list(run_all(loaded, folders, keep, metrics, lambda done: bar.update(done)))
+        _print_results(loaded, finished, notes, output)
+        if keep is Keep.ALL:
+            from rota.cli.study.results import write_results
 
-        write_results(out, figures, finished, folders, shlex.join(["rota", *sys.argv[1:]]), notes)
+            texts = [note.text for note in notes]
+            write_results(out, figures, finished, folders, shlex.join(["rota", *sys.argv[1:]]), texts)
     if out is not None:
         echo(f"report: {out / 'report.html'}", err=True)
     if figures is not None:
         echo(f"figures: {figures}", err=True)
 
 
-def _print_results(loaded: LoadedScenario, finished: Sequence[Finished], output: OutputFormat) -> None:
+def _print_results(
+    loaded: LoadedScenario, finished: Sequence[Finished], notes: Sequence[RunNote], output: OutputFormat
+) -> None:
     from rota.cli.study.sketch import sketch_lines
     from rota.cli.study.summary import columns_with, summary_row
 
@@ -123,6 +129,7 @@ def _print_results(loaded: LoadedScenario, finished: Sequence[Finished], output:
         summary_row(run.scenario.policy, run.metrics, run.tenants, events=run.events, wall_s=run.wall_s)
         | {"placement": run.scenario.placement}
         | shared
+        | {"notes": [note.text for note in notes if note.is_about(run.scenario.policy)]}
         | dict(run.more)
         for run in finished
     ]
@@ -152,17 +159,3 @@ def _print_left_out(loaded: LoadedScenario) -> None:
     ):
         if count:
             echo(f"{count:,} x {what}", err=True)
-
-
-def _folders(out: Path | None, policies: Sequence[str]) -> list[Path | None]:
-    """Where each policy's files go: into the folder itself if there is only one policy."""
-    if out is None:
-        return [None] * len(policies)
-    if out.exists() and not out.is_dir():
-        raise RotaError(f"--out {out}: it exists and is not a folder")
-    out.mkdir(parents=True, exist_ok=True)
-    if len(policies) == 1:
-        return [out]
-    from rota.report.look import slug
-
-    return [out / slug(spec) for spec in policies]

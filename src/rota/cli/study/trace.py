@@ -12,9 +12,11 @@ import typer
 from rota.cli import human
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
 from rota.cli.terminal import echo
+from rota.core.errors import RotaError
 from rota.traces import FORMATS, Workload, read_trace, write_trace
 from rota.traces.describe import Description, describe
 from rota.traces.generators import DEFAULT_GPUS, DEFAULT_LOAD, DESCRIPTIONS, generate
+from rota.traces.readers.any_csv import parse_columns, read_columns
 
 app = typer.Typer(
     help="Describe, convert and generate traces: files of jobs with the time at which they are submitted.",
@@ -30,6 +32,15 @@ FormatOption = Annotated[
         "or FILE.py:FUNCTION that reads it.",
         autocompletion=lambda: list(FORMATS),
         metavar="NAME",
+    ),
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        help="The columns of any CSV: submit=COLUMN,duration=COLUMN, and gpus, id, tenant, user, name, model, type, "
+        "state; start and end in place of duration.",
+        metavar="NAME=COLUMN,...",
     ),
 ]
 SkipOption = Annotated[
@@ -51,13 +62,14 @@ def _examples(*lines: str) -> str:
 def describe_command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Traces, compressed or not.")],
     format: FormatOption = None,
+    columns: ColumnsOption = None,
     skip_bad_lines: SkipOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Describe a trace: jobs, sizes, run times, outcomes and the load over time."""
     records: list[dict[str, object]] = []
     for path in files:
-        workload = _read(path, format, skip_bad_lines)
+        workload = _read(path, format, skip_bad_lines, columns)
         records.append(_record(workload, describe(workload)))
     if output is not OutputFormat.TABLE:
         emit(records, [], output)
@@ -72,16 +84,18 @@ def describe_command(
     epilog=_examples(
         "rota trace convert philly.csv philly.parquet",
         "rota trace convert sacct.txt jobs.jsonl --format slurm --skip-bad-lines",
+        "rota trace convert log.csv jobs.csv --columns submit=ts,duration=run_time,gpus=n_gpu",
     ),
 )
 def convert(
     source: Annotated[Path, typer.Argument(metavar="IN", help="The trace to read.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write: .parquet, .csv or .jsonl.")],
     format: FormatOption = None,
+    columns: ColumnsOption = None,
     skip_bad_lines: SkipOption = False,
 ) -> None:
     """Read a trace of any format and write it in Rota's own."""
-    workload = _read(source, format, skip_bad_lines)
+    workload = _read(source, format, skip_bad_lines, columns)
     _write(workload, target)
 
 
@@ -122,9 +136,65 @@ def generate_command(
     _write(workload, target)
 
 
-def _read(path: Path, format: str | None, skip_bad_lines: bool) -> Workload:
+@app.command(
+    "transform",
+    epilog=_examples(
+        "rota trace transform philly.csv busy.parquet gpus=1..8 time=2d..9d load=0.9 --gpus 64",
+        "rota trace transform pods.csv small.csv sample=0.1 types=any tenants=4 --seed 1",
+        "rota trace transform a.csv both.csv merge=b.csv clip=1m..7d",
+        "rota trace transform --steps",
+    ),
+)
+def transform_command(
+    source: Annotated[Path | None, typer.Argument(metavar="IN", help="The trace to read.")] = None,
+    target: Annotated[
+        Path | None, typer.Argument(metavar="OUT", help="Where to write: .parquet, .csv or .jsonl.")
+    ] = None,
+    steps: Annotated[
+        list[str] | None, typer.Argument(metavar="STEP...", help="Steps as NAME=VALUE, applied one after the other.")
+    ] = None,
+    format: FormatOption = None,
+    columns: ColumnsOption = None,
+    skip_bad_lines: SkipOption = False,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="Devices of the cluster, for load=F.", min=1)] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of sample=F.")] = 0,
+    list_steps: Annotated[bool, typer.Option("--steps", help="List the steps.")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Make a trace of another by small steps: scale the load, cut, sample, clip, merge, rename."""
+    from rota.traces.steps import STEPS, StepContext, transform
+
+    if list_steps:
+        rows = [{"step": f"{name}={step.value}", "what": step.summary} for name, step in STEPS.items()]
+        emit(rows, [Column(key="step"), Column(key="what", title="effect")], output)
+        return
+    if source is None or target is None or not steps:
+        raise RotaError("state IN, OUT and at least one step, such as load=0.9; --steps lists them")
+    context = StepContext(
+        seconds=_seconds, read=lambda path: read_trace(path, skip_bad_lines=skip_bad_lines), devices=gpus, seed=seed
+    )
+    _write(transform(_read(source, format, skip_bad_lines, columns), steps, context), target)
+
+
+def _seconds(text: str) -> float:
+    from rota.files.quantities import NotAQuantity, parse_duration
+
+    try:
+        return parse_duration(text)
+    except NotAQuantity as error:
+        raise RotaError(str(error)) from None
+
+
+def _read(path: Path, format: str | None, skip_bad_lines: bool, columns: str | None = None) -> Workload:
+    if columns is not None and format is not None:
+        raise RotaError(
+            f"--columns names the columns of any CSV, and --format {format} is a known form; give one of them"
+        )
     with progress(f"reading {path}"):
-        workload = read_trace(path, format=format, skip_bad_lines=skip_bad_lines)
+        if columns is not None:
+            workload = read_columns(path, parse_columns(columns), skip_bad_lines=skip_bad_lines)
+        else:
+            workload = read_trace(path, format=format, skip_bad_lines=skip_bad_lines)
     if workload.skipped:
         _note(f"{path}: {_several(workload.skipped, 'bad line')} skipped")
     if workload.left_out:

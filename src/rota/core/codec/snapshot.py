@@ -45,6 +45,7 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
     ("undone", 0),
     ("scattered_s", 0.0),
     ("memo", None),
+    ("reported", None),
 )
 """Fields that are values already, and what need not be written because it is the rule."""
 

@@ -82,7 +82,7 @@ def _is_usual(name: str, field: object) -> bool:
             return not field
         case "nominal_rate":
             return field == 1.0
-        case "retry_s" | "cells" | "tenants" | "job":
+        case "retry_s" | "cells" | "tenants" | "job" | "done":
             return field is None
         case _:
             return False

@@ -174,6 +174,14 @@ class Draft:
                 self._ledger.moved(live, live.placement, before, undo=True)
             live.set_placement(before)
 
+    def abandon(self) -> None:
+        """Undo everything, so that nothing is planned."""
+        self.undo(0)
+        self.touched.clear()
+        self.leases.clear()
+        self.moves.clear()
+        self.waits.clear()
+
     def _change(self, live: LiveJob, placement: Placement | None) -> None:
         before = live.placement
         job = live.job

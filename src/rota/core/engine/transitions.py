@@ -261,6 +261,8 @@ class Transitions:
 
     def _change_speed(self, live: LiveJob, event: SpeedChanged) -> None:
         self._state.set_speed(live, event.work, event.rate)
+        if event.done is not None:
+            live.reported = event.done
         only_saves = not event.rate and live.job.work is not None and event.work >= live.job.work
         if not only_saves:
             self.changes.started.append(live)

@@ -144,11 +144,15 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class SpeedChanged:
-    """A running job's speed changed (neighbours came or went, or it was measured)."""
+    """A running job's speed changed (neighbours came or went, or it was measured), or it reported its progress.
+
+    `done` is the fraction of its steps that the job says it has done; None where it says nothing.
+    """
 
     job_id: JobId
     work: float
     rate: float
+    done: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

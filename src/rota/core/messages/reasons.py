@@ -26,6 +26,7 @@ class ReasonCode(Enum):
     HELD = "held"
     ROUND = "next-round"
     NOT_CONSIDERED = "not-yet-considered"
+    POLICY_FAILED = "policy-failed"
     QUOTA_USED = "quota-used"
     QUOTA_TOO_SMALL = "quota-too-small"
     USER_LIMIT = "user-limit"
@@ -95,6 +96,8 @@ class Reason:
                 return "placed by the placement's rule: the learned policy had no placement for all of its tasks"
             case ReasonCode.LABELS:
                 return f"needs {need} on the device of its `affinity`, where no room is left that its labels allow"
+            case ReasonCode.POLICY_FAILED:
+                return "the manager's policy failed and decides nothing; an admin finds the fault in the manager's log"
             case ReasonCode.NOT_CONSIDERED:
                 return "not yet considered by the scheduler"
             case _:

@@ -40,6 +40,10 @@ class JobView(Protocol):
         """What the policy wants to remember of this job."""
 
     @property
+    def reported(self) -> float | None:
+        """The fraction of its steps that the job last said it had done."""
+
+    @property
     def gpus(self) -> float:
         """Devices that it holds, or would at full size."""
 
@@ -94,6 +98,7 @@ class LiveJob:
         "preemptions",
         "ran_s",
         "rate",
+        "reported",
         "restarts",
         "retry_s",
         "run_milli",
@@ -162,6 +167,8 @@ class LiveJob:
         """Seconds that it waited while enough devices were free, but not together."""
         self.memo: Any = None
         """What the policy remembers of this job."""
+        self.reported: float | None = None
+        """The fraction of its steps that the job last said it had done."""
         self.wait_code: ReasonCode | None = None
         """The obstacle that was journaled last."""
 
@@ -357,5 +364,6 @@ class LiveJob:
         copy.lost_work = self.lost_work
         copy.scattered_s = self.scattered_s
         copy.memo = self.memo
+        copy.reported = self.reported
         copy.wait_code = self.wait_code
         return copy

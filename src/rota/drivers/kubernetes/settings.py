@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from rota.core.errors import did_you_mean
 from rota.core.model.cells import CellPlan
 from rota.core.model.cluster import Cluster
 from rota.core.model.tenants import TenantPlan
@@ -36,6 +37,32 @@ class NodeLabels(FileModel):
     """How many devices are connected by NVLink, in device order: `4-4`."""
 
 
+DEFAULTED = frozenset({"class", "locality", "relax-after", "time-limit", "estimate", "checkpoint", "exclusive", "gpu"})
+"""Annotations that may have a default."""
+
+
+def _known_defaults(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if name not in DEFAULTED:
+            raise ValueError(f"{name!r} can't have a default; {did_you_mean(name, DEFAULTED)}")
+    return value
+
+
+class AdmissionEntry(FileModel):
+    """How the admission webhook behaves."""
+
+    failure: Literal["open", "closed"] = "open"
+    """Whether objects are admitted or refused while no replica answers."""
+
+
+class ProvisioningEntry(FileModel):
+    """Whether a node autoscaler is asked for the nodes that waiting jobs lack."""
+
+    request: Annotated[bool, Field(strict=True)] = False
+    class_name: Name = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+    """The class of the ProvisioningRequests."""
+
+
 class ClusterSettings(FileModel):
     """All settings with their defaults."""
 
@@ -52,6 +79,8 @@ class ClusterSettings(FileModel):
     devices: tuple[Name, ...] = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
     """Extended resources that are devices; a node has those of the first that it offers."""
     labels: NodeLabels = NodeLabels()
+    topology: tuple[Name, ...] = ()
+    """Node labels from the widest level to the narrowest, as block, rack, NVLink domain, host; empty allows any."""
     gang_timeout: Annotated[Seconds, Field(gt=0)] = 60.0
     """How long a gang may be partly bound."""
     lost_after: Annotated[Seconds, Field(ge=0)] = 30.0
@@ -64,6 +93,13 @@ class ClusterSettings(FileModel):
     """Whether pods may give tenant, priority, devices and gang with HiveD's annotation."""
     settle: Annotated[Seconds, Field(ge=0)] = 1.0
     """How long a controller whose size is not known must have made no pod before its gang counts as whole."""
+
+    defaults: Annotated[dict[Name, Name], AfterValidator(_known_defaults)] = {}
+    """Values of annotations for pods without them, set at admission."""
+    admission: AdmissionEntry = AdmissionEntry()
+    provisioning: ProvisioningEntry = ProvisioningEntry()
+    queues: dict[Name, tuple[Name, ...]] = {}
+    """The Queues of each namespace, which its pods may name; made of Queue objects."""
 
     def promises(self) -> tuple[CellPlan | None, TenantPlan | None]:
         """Return the guarantees of tenants."""

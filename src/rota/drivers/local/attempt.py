@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 from rota.core.messages.decisions import Cause
+from rota.core.model.cluster import Node
 from rota.core.model.job import WHOLE, Job
 from rota.core.model.placement import Placement
+from rota.core.model.ranks import task_ranks
 from rota.drivers.local.confinement.accounts import UnixAccount
 from rota.drivers.local.failure import Failure, FailureClass, classify
 from rota.drivers.local.launch_order import LaunchOrder
-from rota.drivers.local.task import TaskHandle, TaskPhase
+from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
 from rota.files.job import Launch
-from rota.store.run_folder import Json, tail
+from rota.store.run_folder import Json, attempt_folder, tail
 
 _AT_BARRIER = frozenset({TaskPhase.READY, TaskPhase.LAUNCHING, TaskPhase.RUNNING})
 
@@ -62,6 +66,8 @@ class Attempt:
         self.given_up = ""
         """Why the driver stops it by itself, if it does."""
         self.ending = False
+        self.concludes = False
+        """Whether all of its tasks have ended and what is left of them is being removed."""
         self.resizes = False
         """Whether it continues a job that ran with another number of tasks before."""
         self.moves = False
@@ -166,6 +172,7 @@ class Attempt:
             tail(failed.folder),
             memory_limit=failed.state.get("cause") == "memory",
             scratch_limit=failed.state.get("cause") == "scratch",
+            gpu_memory_limit=failed.state.get("excess", ""),
             not_suspended=str(failed.state.get("swap_failed") or ""),
         )
         where = f"task {failed.slot.rank}: " if self.is_gang else ""
@@ -200,3 +207,25 @@ class Attempt:
                 # The first to fail is the cause; what ended after it was ended because of it.
                 return min(bad, key=lambda task: float(task.state.get("ended_s") or 0.0))
         return None
+
+
+def attempt_of(order: LaunchOrder, nodes: Sequence[Node], home: Path, mark: str) -> Attempt:
+    """Return the attempt of an order; if it has begun, as its folders say."""
+    folder = attempt_folder(home, order.job.id, order.attempt)
+    exists, number = folder.exists(), true_number(folder, order.attempt)
+    tasks = []
+    for slot in task_ranks(order.placement, nodes):
+        own = folder / str(slot.rank)
+        token = task_token(mark, own if exists else None, order.job.id, number, slot.rank)
+        tasks.append(TaskHandle(slot, own, token))
+        if exists:
+            tasks[-1].refresh()
+    attempt = Attempt(order.job, order.launch, number, tasks, order.work_s)
+    attempt.placement = order.placement
+    attempt.resizes, attempt.moves = order.resizes, order.moves
+    return attempt
+
+
+def true_number(folder: Path, number: int) -> int:
+    """Return the number under which an attempt's processes began: a suspended job goes on in its former folder."""
+    return int(folder.resolve().name) if folder.is_symlink() else number

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
@@ -20,24 +19,25 @@ from rota.core.messages.events import Event
 from rota.core.model.cluster import Node
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
-from rota.core.model.ranks import task_ranks
 from rota.drivers.local import attempt_events
-from rota.drivers.local.attempt import Attempt, Verdict
+from rota.drivers.local.attempt import Attempt, AttemptOutcome, Verdict, attempt_of
 from rota.drivers.local.confinement.attempt_folders import (
     has_begun,
+    open_to_its_user,
     prepare_attempt,
     rendezvous_port,
-    true_number,
     work_at_start,
 )
 from rota.drivers.local.confinement.private_folders import remove_private, sweep_memory
 from rota.drivers.local.launch_order import LaunchOrder
+from rota.drivers.local.notice_pipe import NoticePipe
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
-from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
+from rota.drivers.local.sliced_work import SLOT_WAIT_S, SlicedWork, StartSlots, Steps
+from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.drivers.local.time_slicer import TimeSlicer
 from rota.store import clock
-from rota.store.run_folder import Json, attempt_folder, mark_of
+from rota.store.run_folder import Json, mark_of
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
@@ -75,11 +75,10 @@ class AttemptController:
         self._mark = mark_of(settings.home)
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
-        self._pipe = settings.pipe
-        self._unread = b""
         self._slicer = TimeSlicer(self, self._loop.call_later)
         self._prefork = PreforkPool(self._loop.call_later, confined=settings.confinement.mounts)
-        self._notices = self._listen()
+        self._sliced, self._slots = SlicedWork(self._loop.call_later), StartSlots()
+        self._notices = NoticePipe(settings.pipe, self._loop, self._read_notices)
         self._has_settled = False
 
     # -- orders ----------------------------------------------------------------------------------
@@ -96,17 +95,7 @@ class AttemptController:
         except RotaError as error:
             attempt.given_up = str(error)
         attempt.note_sharing()
-        for task in attempt.tasks:
-            task.find()
-            if task.claimed:
-                self._watch(attempt, task)
-            elif attempt.given_up:
-                self._loop.call_soon(self._spawn_failed, attempt, task)
-            else:
-                self._spawn(attempt, task, port)
-        if attempt.is_gang:
-            self._loop.call_later(self._settings.barrier_s, self._barrier_is_over, attempt)
-        self._look(attempt)
+        self._sliced.add(self._start_tasks(attempt, port))
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:
         """Run a job with another number of tasks or on other devices: stop the attempt, then start the next."""
@@ -217,8 +206,8 @@ class AttemptController:
         self.settle()
         self._slicer.close()
         self._prefork.close()
-        self._loop.remove_reader(self._notices)
-        os.close(self._notices)
+        self._sliced.close()
+        self._notices.close()
         for work in self._busy:
             work.cancel()
         for _, task in self._by_token.values():
@@ -228,34 +217,47 @@ class AttemptController:
     # -- starting --------------------------------------------------------------------------------
 
     def _attempt(self, order: LaunchOrder) -> Attempt:
-        folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
-        tasks = []
-        for slot in task_ranks(order.placement, self._nodes):
-            own = folder / str(slot.rank)
-            token = task_token(self._mark, own, order.job.id, order.attempt, slot.rank)
-            tasks.append(TaskHandle(slot, own, token))
-        attempt = Attempt(order.job, order.launch, true_number(folder, order.attempt), tasks, order.work_s)
-        attempt.placement = order.placement
-        attempt.resizes, attempt.moves = order.resizes, order.moves
-        for task in tasks:
-            task.refresh()
+        attempt = attempt_of(order, self._nodes, self._settings.home, self._mark)
+        for task in attempt.tasks:
             self._by_token[task.token] = (attempt, task)
         self._attempts[order.job.id] = attempt
         self._failures[order.job.id] = order.failures
         return attempt
 
+    def _start_tasks(self, attempt: Attempt, port: int) -> Steps:
+        """Start the tasks of an attempt one by one; those that are left when it is stopped are never started."""
+        for task in attempt.tasks:
+            while self._slots.is_full and not attempt.ending and not attempt.given_up:
+                yield SLOT_WAIT_S
+            task.find()
+            if task.claimed:
+                self._watch(attempt, task)
+            elif attempt.given_up:
+                self._loop.call_soon(self._spawn_failed, attempt, task)
+            elif attempt.ending:
+                self._do(self._find_out(attempt, task))
+            else:
+                self._spawn(attempt, task, port)
+            yield 0.0
+        if attempt.is_gang:
+            self._loop.call_later(self._settings.barrier_s, self._barrier_is_over, attempt)
+        self._look(attempt)
+
     def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> None:
         try:
+            open_to_its_user(attempt, task)
             task.spawn(task_order(attempt, task, port, self._settings), self._prefork)
         except OSError as error:
             attempt.given_up = f"task {task.slot.rank} could not be started: {error.strerror}"
             self._loop.call_soon(self._spawn_failed, attempt, task)
             return
+        self._slots.take(lambda: task.is_starting)
         self._watch(attempt, task)
 
     def _spawn_failed(self, attempt: Attempt, task: TaskHandle) -> None:
         task.give_up()
-        self._end(attempt, GIVEN_UP_GRACE_S)
+        if not attempt.ending:
+            self._end(attempt, GIVEN_UP_GRACE_S)
         self._look(attempt)
 
     def _barrier_is_over(self, attempt: Attempt) -> None:
@@ -264,23 +266,12 @@ class AttemptController:
             attempt.given_up = f"{late} of {len(attempt.tasks)} tasks did not reach the barrier in time"
             self._end(attempt, GIVEN_UP_GRACE_S)
 
-    # -- watching --------------------------------------------------------------------------------
-
-    def _listen(self) -> int:
-        """Open the pipe on which supervisors report changes in their folders."""
-        self._pipe.unlink(missing_ok=True)
-        os.mkfifo(self._pipe, 0o600)
-        nudges = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
-        self._loop.add_reader(nudges, self._read_notices)
-        return nudges
-
-    def _read_notices(self) -> None:
-        lines = (self._unread + os.read(self._notices, 65536)).split(b"\n")
-        self._unread = lines.pop()
-        for line in lines:
-            known = self._by_token.get(line.decode("utf-8", errors="replace"))
-            if known is not None:
-                self._news(*known)
+    def _read_notices(self, tokens: Sequence[str]) -> None:
+        """Read what changed, and look once at each attempt that has progressed."""
+        known = [self._by_token[token] for token in dict.fromkeys(tokens) if token in self._by_token]
+        moved = [attempt for attempt, task in known if task.phase is not TaskPhase.ENDED and task.refresh()]
+        for attempt in dict.fromkeys(moved):
+            self._look(attempt)
 
     def _watch(self, attempt: Attempt, task: TaskHandle) -> None:
         """Watch for the exit of the supervisor; if it has exited already, act on that."""
@@ -289,10 +280,6 @@ class AttemptController:
         elif not task.has_ended:
             task.refresh()  # its supervisor has exited: the files are final
             self._do(self._find_out(attempt, task))
-
-    def _news(self, attempt: Attempt, task: TaskHandle) -> None:
-        if task.phase is not TaskPhase.ENDED and task.refresh():
-            self._look(attempt)
 
     def _supervisor_died(self, attempt: Attempt, task: TaskHandle) -> None:
         self._loop.remove_reader(task.pidfd)
@@ -322,9 +309,10 @@ class AttemptController:
         while not task.has_word_of_recorder():
             if self._loop.time() > deadline or not task.recorder_lives:
                 if not task.has_word_of_recorder():
+                    if task.phase is not TaskPhase.NEW:
+                        about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.slot.rank}
+                        log.warning("the result of a task is unknown", extra=about)
                     task.give_up()
-                    about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.slot.rank}
-                    log.warning("the result of a task is unknown", extra=about)
                 break
             await asyncio.sleep(0.02)
         self._look(attempt)
@@ -341,8 +329,6 @@ class AttemptController:
         running = self._loop.create_task(work)
         self._busy.add(running)
         running.add_done_callback(self._busy.discard)
-
-    # -- deciding --------------------------------------------------------------------------------
 
     def _look(self, attempt: Attempt) -> None:
         """Act on a change of an attempt: open the barrier, report events, end or conclude it."""
@@ -377,21 +363,32 @@ class AttemptController:
     def _end(self, attempt: Attempt, grace_s: float) -> None:
         attempt.ending = True
         self._slicer.leave(attempt.job.id)
+        self._sliced.add(self._order_stops(attempt, grace_s))
+
+    def _order_stops(self, attempt: Attempt, grace_s: float) -> Steps:
+        cause = attempt.ordered.value if attempt.ordered else ""
         for task in attempt.tasks:
             if task.phase is not TaskPhase.ENDED:
-                task.order_stop(attempt.launch.signal, grace_s, attempt.ordered.value if attempt.ordered else "")
+                task.order_stop(attempt.launch.signal, grace_s, cause)
+                yield 0.0
 
     def _conclude(self, attempt: Attempt) -> None:
+        if not attempt.concludes:
+            attempt.concludes = True
+            self._sliced.add(self._conclusion(attempt, attempt.outcome()))
+
+    def _conclusion(self, attempt: Attempt, outcome: AttemptOutcome) -> Steps:
+        """Remove what is left of an attempt, then report its end: its devices are free only then."""
         job_id = attempt.job.id
         for task in attempt.tasks:
             self._by_token.pop(task.token, None)
-            self._settings.limits.remove(task.token)
+            yield from self._settings.limits.removal(task.token)
+            yield 0.0
         if self._settings.confinement.mounts:
             self._do(asyncio.to_thread(remove_private, self._settings.home, job_id, attempt.number))
         self._slicer.leave(job_id)
         del self._attempts[job_id]
         failures = self._failures.pop(job_id)
-        outcome = attempt.outcome()
         if attempt.successor is not None and outcome.verdict is Verdict.STOPPED:
             self.start(replace(attempt.successor, work_s=attempt_events.kept_s(attempt)))
             return

@@ -8,9 +8,10 @@ can't be made, the supervisor watches memory and the task is tied to as many CPU
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,10 @@ PERIOD_US = 100_000
 LEAST_QUOTA_US = 1000
 """The kernel takes no smaller share of a period."""
 GONE_TRIES = 50
+GONE_TRY_S = 0.002
+MAKE_TRIES = 5
+"""How often a cgroup is made: another manager may remove the parent while that is empty."""
+_OF_A_MANAGER = re.compile(r"rota-[0-9a-f]{12}")
 _SWAP = {"memory.max": ("memory.swap.max", "0"), "memory.limit_in_bytes": ("memory.memsw.limit_in_bytes", "")}
 """By the file of a memory limit: the file that forbids to swap past it, and what to write there if not the limit."""
 
@@ -64,6 +69,10 @@ class NoCgroups:
     def remove(self, token: str) -> None:
         """There is nothing to remove."""
 
+    def removal(self, token: str) -> Iterator[float]:
+        """There is nothing to remove."""
+        return iter(())
+
     def sweep(self, known: Sequence[str]) -> None:
         """There is nothing to remove."""
 
@@ -92,14 +101,10 @@ class Cgroups:
 
     def make(self, token: str, limits: TaskLimits) -> Json:
         """Make a cgroup for a task with its limits; return what the supervisor has to know of it."""
-        parent = self.parents["memory"]
-        if self.version == 2 and not parent.exists():
-            parent.mkdir()
-            enable(parent, [name for name in CONTROLLERS if name in self.parents])
         by_controller = {name: folder / _name(token) for name, folder in self.parents.items()}
         folders = list(dict.fromkeys(by_controller.values()))
         for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
+            self._make(folder)
         self._limit(by_controller, limits)
         counter = "memory.events" if self.version == 2 else "memory.oom_control"
         enter = [str(folder / "cgroup.procs") for folder in folders]
@@ -109,6 +114,26 @@ class Cgroups:
             "kills": str(by_controller["memory"] / counter),
             "limit": [path for path in limit if Path(path).exists()],
         }
+
+    def _make(self, folder: Path) -> None:
+        for left in reversed(range(MAKE_TRIES)):
+            try:
+                if self._make_parent(folder.parent) and self.version == 2:
+                    enable(folder.parent, [name for name in CONTROLLERS if name in self.parents])
+                folder.mkdir(exist_ok=True)
+            except FileNotFoundError:
+                if not left:
+                    raise
+            else:
+                return
+
+    def _make_parent(self, parent: Path) -> bool:
+        """Return whether it had to be made."""
+        try:
+            parent.mkdir()
+        except FileExistsError:
+            return False
+        return True
 
     def _limit(self, folders: Mapping[str, Path], limits: TaskLimits) -> None:
         if limits.memory_bytes:
@@ -138,19 +163,39 @@ class Cgroups:
 
     def remove(self, token: str) -> None:
         """Kill the processes left in a task's cgroup, and remove it."""
+        for wait_s in self.removal(token):
+            time.sleep(wait_s)
+
+    def removal(self, token: str) -> Iterator[float]:
+        """Do the same in steps; yields how long to wait before the next one."""
         for parent in dict.fromkeys(self.parents.values()):
-            _remove(parent / _name(token))
+            yield from _removal(parent / _name(token))
 
     def sweep(self, known: Sequence[str]) -> None:
-        """Remove the cgroups of unknown tasks, and empty parent cgroups of this manager."""
+        """Remove the cgroups of unknown tasks, and empty parent cgroups of this and of earlier managers."""
         kept = {_name(token) for token in known}
         for parent in dict.fromkeys(self.parents.values()):
             with contextlib.suppress(FileNotFoundError):
                 for folder in list(parent.iterdir()):
                     if folder.is_dir() and folder.name not in kept:
-                        _remove(folder)
-            with contextlib.suppress(OSError):
-                parent.rmdir()
+                        for wait_s in _removal(folder):
+                            time.sleep(wait_s)
+        self.drop_empty()
+        for parent in dict.fromkeys(self.parents.values()):
+            for folder in parent.parent.glob("rota-*"):
+                if _OF_A_MANAGER.fullmatch(folder.name):
+                    _drop(folder)
+
+    def drop_empty(self) -> None:
+        """Remove the parent cgroups of this manager that are empty; they are made again when they are needed."""
+        for parent in dict.fromkeys(self.parents.values()):
+            _drop(parent)
+
+
+def _drop(folder: Path) -> None:
+    """Remove a cgroup without cgroups and processes in it; the kernel refuses any other."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def enable(folder: Path, controllers: Sequence[str]) -> None:
@@ -177,7 +222,7 @@ def _limit_cpu(folder: Path, version: int, cpu_milli: int) -> None:
     (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
 
 
-def _remove(folder: Path) -> None:
+def _removal(folder: Path) -> Iterator[float]:
     """Kill until nothing is left: a cgroup with processes can't be removed."""
     for _ in range(GONE_TRIES):
         with contextlib.suppress(FileNotFoundError):
@@ -188,7 +233,7 @@ def _remove(folder: Path) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            time.sleep(0.002)
+            yield GONE_TRY_S
         else:
             return
 

@@ -64,6 +64,7 @@ def _tried(found: Cgroups) -> Cgroups:
         return found
     finally:
         found.remove("probe")
+        found.drop_empty()
 
 
 def _without(found: Cgroups, controller: str, error: OSError) -> Cgroups:

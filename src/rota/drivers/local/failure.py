@@ -34,6 +34,12 @@ _SIGNS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
     (re.compile(pattern), Failure(kind=kind, code=code, cause=cause))
     for pattern, kind, code, cause in (
         (
+            r"the MPS (?:server|client)|MPS client failed to connect|CUDA_ERROR_MPS_|cudaErrorMps",
+            FailureClass.TRANSIENT,
+            FailureCode.DEVICE,
+            "the MPS server of its GPU failed",
+        ),
+        (
             r"CUDA out of memory|OutOfMemoryError: CUDA",
             FailureClass.PERMANENT,
             FailureCode.GPU_OUT_OF_MEMORY,
@@ -74,7 +80,13 @@ _SIGNS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
         ),
     )
 )
-_COMMAND_MISSING = {126: "the command can't be executed", 127: "the command was not found"}
+_NOT_RUN = re.compile(r"^rota: can't run (?:the task|.{1,300}? in .{1,300}?): (?P<why>[^\n]{1,200})$", re.MULTILINE)
+"""What a supervisor writes when a task could not be started."""
+_COMMAND_SIGNS = (
+    (re.compile(r"error while loading shared libraries"), "a shared library of the command was not found"),
+    (re.compile(r"not found|No such file or directory"), "the command was not found"),
+    (re.compile(r"[Pp]ermission denied|cannot execute|Exec format error"), "the command can't be executed"),
+)
 
 
 def classify(
@@ -84,9 +96,15 @@ def classify(
     *,
     memory_limit: bool = False,
     scratch_limit: bool = False,
+    gpu_memory_limit: str = "",
     not_suspended: str = "",
 ) -> Failure:
-    """The failure of a task that ended with an exit code or by a signal."""
+    """The failure of a task that ended with an exit code or by a signal.
+
+    `gpu_memory_limit` is by how much it exceeded what it asked for, in words, if its supervisor ended it for that.
+    """
+    if gpu_memory_limit:
+        return _failure(FailureClass.PERMANENT, FailureCode.GPU_OUT_OF_MEMORY, gpu_memory_limit)
     if memory_limit:
         return _failure(
             FailureClass.PERMANENT, FailureCode.OUT_OF_MEMORY, "out of memory: it used more than it asked for"
@@ -101,8 +119,8 @@ def classify(
         return _failure(
             FailureClass.TRANSIENT, FailureCode.DEVICE, f"it could not be suspended or resumed: {not_suspended}"
         )
-    if exit_code in _COMMAND_MISSING:
-        return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, _COMMAND_MISSING[exit_code])
+    if exit_code in (126, 127) and (cause := _command_fault(end_of_output)) is not None:
+        return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, cause)
     for pattern, failure in _SIGNS:
         if pattern.search(end_of_output):
             return failure
@@ -112,6 +130,13 @@ def classify(
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
         return _failure(FailureClass.UNKNOWN, FailureCode.SIGNAL, f"ended by {name}")
     return _failure(FailureClass.UNKNOWN, FailureCode.EXIT, f"exit code {exit_code}")
+
+
+def _command_fault(end_of_output: str) -> str | None:
+    """Why a command could not be run; None if the output does not say so: the code is then one of the command's own."""
+    if (found := _NOT_RUN.search(end_of_output)) is not None:
+        return f"it could not be started: {found['why']}"
+    return next((cause for pattern, cause in _COMMAND_SIGNS if pattern.search(end_of_output)), None)
 
 
 def _failure(kind: FailureClass, code: FailureCode, cause: str) -> Failure:

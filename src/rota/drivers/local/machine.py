@@ -11,15 +11,18 @@ from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, NodeId
 from rota.drivers.local.confinement.device_rules import DeviceNumber, number_of
-from rota.drivers.local.task_runner.nvml import find_nvml
+from rota.drivers.local.gpu.mig import NamedDevice, find_devices, nodes_of
+from rota.drivers.local.gpu.topology import GpuTopology, find_topology
+from rota.drivers.local.task_runner.nvml import find_nvml, load_pynvml
 
 if TYPE_CHECKING:
     from rota.files.job_shape import JobFile
 
 
-def this_machine() -> Cluster:
-    """Return this machine as one node."""
-    device_type, devices, device_memory = _gpus()
+def this_machine(nvml: str | None = None) -> Cluster:
+    """Return this machine as one node; `nvml` is where `pynvml` lies, if not where Rota's own packages are."""
+    device_type, devices, device_memory = _gpus(nvml)
+    attached = topology(nvml)
     pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     node = Node(
         id=NodeId(socket.gethostname() or "localhost"),
@@ -28,17 +31,41 @@ def this_machine() -> Cluster:
         device_memory_bytes=device_memory,
         cpu_milli=len(os.sched_getaffinity(0)) * 1000,
         memory_bytes=pages * page,
+        sockets=attached.sockets if sum(attached.sockets) == devices else (),
+        labels=attached.labels,
     )
-    return Cluster(nodes=(node,))
+    return Cluster(nodes=nodes_of(found, node)[0] if (found := named_devices(nvml)) else (node,))
 
 
-def _gpus() -> tuple[str, int, int | None]:
+def named_devices(nvml: str | None = None) -> list[NamedDevice]:
+    """Return whole GPUs and instances of partitioned ones by name; nothing where no GPU is partitioned."""
+    if find_nvml(None, nvml) is None:
+        return []
+    library = load_pynvml(nvml)
+    try:
+        return find_devices(library)
+    except library.NVMLError:
+        return []
+
+
+def _gpus(nvml: str | None) -> tuple[str, int, int | None]:
     """Type, number and memory of the GPUs, by NVIDIA's library; none where there is no driver."""
-    found = find_nvml()
+    found = find_nvml(None, nvml)
     if found is None:
         return "gpu", 0, None
     name, memory_bytes = found.about()
     return _short(name), len(found), memory_bytes
+
+
+def topology(nvml: str | None = None) -> GpuTopology:
+    """Return where the GPUs of this machine are attached; empty where there are none."""
+    if find_nvml(None, nvml) is None:
+        return GpuTopology()
+    library = load_pynvml(nvml)
+    try:
+        return find_topology(library)
+    except library.NVMLError:
+        return GpuTopology()
 
 
 def nvml_folder() -> str | None:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rota.core.model.job import WHOLE
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
 from rota.drivers.local.confinement.abilities import Confinement
 from rota.drivers.local.confinement.accounts import AccountMap, own_account
 from rota.drivers.local.confinement.device_rules import DeviceNumber, refused
 from rota.drivers.local.gpu.abilities import GpuAbilities
-from rota.drivers.local.plan_environment import plan_variables
+from rota.drivers.local.gpu.mig import DevicesByNode, NamedDevice
+from rota.drivers.local.gpu.mps import MpsDaemons
+from rota.drivers.local.gpu.settings import GpuSettings, MpsUse
+from rota.drivers.local.gpu.topology import GpuTopology
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, login_environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
+from rota.planner.parallel.plan_environment import plan_variables
 from rota.store import clock
 from rota.store.run_folder import Json, shared_folder
+
+MPS_SLACK_BYTES = 1 << 30
+"""How far a client of MPS may be above its request before the watch ends it: MPS refuses more than that by itself,
+unless the client has removed the variable that says how much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +55,14 @@ class Settings:
     """Processes and threads that a task may have at a time, where the kernel counts them."""
     nvml: str | None = None
     """The folder of `pynvml`, by which supervisors see what tasks use of GPUs; None where devices are no GPUs."""
-
+    gpu_settings: GpuSettings = field(default_factory=GpuSettings)
+    """How GPUs are watched, limited and shared."""
+    devices: DevicesByNode = field(default_factory=dict)
+    """The devices of each node by name, where some are instances of partitioned GPUs."""
+    topology: GpuTopology = field(default_factory=GpuTopology)
+    """Where the GPUs are attached; tasks get CPUs and memory beside theirs."""
+    mps: MpsDaemons | None = None
+    """The daemons through which packed jobs share a GPU; None: they share it as the driver schedules them."""
     gpu: GpuAbilities | None = None
     """By what supervisors suspend what runs on GPUs; None where that can't be or is not to be done."""
 
@@ -61,32 +77,23 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
     slot = task.slot
     role = attempt.job.roles[slot.role]
     account = attempt.account
+    named = [settings.devices[slot.node.id][index] for index in slot.devices] if settings.devices else []
+    gpus = [each.gpu for each in named if not each.profile] if named else slot.devices
     cgroup = settings.limits.make(
         task.token,
         TaskLimits(
             cpu_milli=role.cpu_milli,
             memory_bytes=role.memory_bytes,
             processes=settings.max_processes,
-            refused=refused(settings.device_nodes, slot.devices),
+            refused=() if any(each.profile for each in named) else refused(settings.device_nodes, gpus),
         ),
     )
-    env = environment(
-        slot,
-        attempt.job,
-        attempt.launch,
-        tasks=len(attempt.tasks),
-        attempt=attempt.number,
-        port=port,
-        folder=str(shared_folder(settings.home, attempt.job.id)),
-        token=task.token,
-        tell=str(task.folder / TELL),
-        login={**login_environment(account or own_account()), **settings.task_env},
-    )
-    tasks = [other.slot for other in attempt.tasks]
-    plan = plan_variables(attempt.job, attempt.launch.plan, tasks, slot, address=env["MASTER_ADDR"], port=port)
+    beside = sorted({each.gpu for each in named}) if named else slot.devices
+    mps = _mps_variables(attempt, task, settings)
+    near = settings.topology.cpus_near(beside)
     return {
         "argv": list(attempt.launch.roles[slot.role].argv),
-        "env": {**plan, **env},
+        "env": {**_environment(attempt, task, port, settings), **_seen(named), **mps},
         "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
         "barrier": attempt.is_gang,
         "barrier_s": settings.barrier_s,
@@ -94,9 +101,11 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "clock_offset_s": clock.offset_s(),
         "memory_bytes": role.memory_bytes,
         "cgroup": cgroup,
-        "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),
-        "gpus": list(slot.devices) if settings.nvml else [],
+        "cpus": tied_cpus(0 if cgroup and settings.limits.keeps_cpus else role.cpu_milli, near),
+        "numa": settings.topology.memory_near(beside),
+        "gpus": list(gpus) if settings.nvml else [],
         "nvml": settings.nvml,
+        "gpu_memory": _gpu_memory_limit(attempt, task, settings, MPS_SLACK_BYTES if mps else 0),
         "cuda": settings.gpu.library if settings.gpu and slot.devices and len(attempt.tasks) == 1 else None,
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
@@ -109,3 +118,61 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "confine": attempt.confine,
         "scratch": attempt.scratch,
     }
+
+
+def _environment(attempt: Attempt, task: TaskHandle, port: int, settings: Settings) -> dict[str, str]:
+    """Return the variables of a task, with the plan of its job if it has one."""
+    env = environment(
+        task.slot,
+        attempt.job,
+        attempt.launch,
+        tasks=len(attempt.tasks),
+        attempt=attempt.number,
+        port=port,
+        folder=str(shared_folder(settings.home, attempt.job.id)),
+        token=task.token,
+        tell=str(task.folder / TELL),
+        login={**login_environment(attempt.account or own_account()), **settings.task_env},
+    )
+    tasks = [other.slot for other in attempt.tasks]
+    plan = plan_variables(attempt.job, attempt.launch.plan, tasks, task.slot, address=env["MASTER_ADDR"], port=port)
+    return {**plan, **env}
+
+
+def _seen(named: Sequence[NamedDevice]) -> dict[str, str]:
+    """Return the variable by which a task sees devices that have names."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(each.uuid for each in named)} if named else {}
+
+
+def _mps_variables(attempt: Attempt, task: TaskHandle, settings: Settings) -> dict[str, str]:
+    """Return the variables by which a task shares its GPU through MPS; none for tasks that do without.
+
+    A client reaches one daemon, and there is one for each GPU: a task with several GPUs does without. A task that asked
+    for a fraction gets that fraction of the threads; one that asked for a whole GPU may use what others leave.
+    """
+    if settings.mps is None or len(task.slot.devices) != 1 or settings.devices:
+        return {}
+    gpu = task.slot.devices[0]
+    held = [slot for slot in attempt.placement if slot.role == task.slot.role and slot.devices >> gpu & 1]
+    takes_all = settings.gpu_settings.mps is MpsUse.ALL
+    if not held or held[0].in_turn or (held[0].milli == WHOLE and not takes_all):
+        return {}
+    role = attempt.job.roles[task.slot.role]
+    milli = held[0].milli if role.is_fraction else WHOLE
+    return settings.mps.variables(gpu, attempt.account, milli, role.device_memory_bytes)
+
+
+def _gpu_memory_limit(attempt: Attempt, task: TaskHandle, settings: Settings, slack_bytes: int) -> Json | None:
+    """What a task may hold of each GPU, and how long it may hold more; None: as much as it likes.
+
+    An amount that Rota has estimated does not limit a job that has its GPUs to itself.
+    """
+    asked = attempt.job.roles[task.slot.role].device_memory_bytes
+    is_shared = any(slot.milli != WHOLE for slot in attempt.placement)
+    if (
+        not asked
+        or settings.gpu_settings.memory_grace_s is None
+        or (attempt.launch.estimates_gpu_memory and not is_shared)
+    ):
+        return None
+    return {"bytes": asked, "slack_bytes": slack_bytes, "grace_s": settings.gpu_settings.memory_grace_s}

@@ -16,14 +16,14 @@ from rota.drivers.local.task_runner.processes import TaskProcesses, boot, start_
 from rota.store.run_folder import Json, read_json, write_json
 
 
-def task_token(mark: str, folder: Path, *place: object) -> str:
+def task_token(mark: str, folder: Path | None, *place: object) -> str:
     """Return what marks the processes of a task: its job, attempt and rank, and what only the manager can derive.
 
-    A task that began under an older Rota keeps the token in its order.
+    A task that began under an older Rota keeps the token in its order; a task without a folder has not begun.
     """
     name = "/".join(map(str, place))
     with contextlib.suppress(OSError, ValueError, KeyError):
-        known = read_json(folder / "task.json")
+        known = None if folder is None else read_json(folder / "task.json")
         if known is not None:
             return str(known["token"])
     return f"{name}/{hmac.digest(mark.encode(), name.encode(), 'sha256').hex()[:24]}"
@@ -58,6 +58,11 @@ class TaskHandle:
         write_json(self.folder / "task.json", order)
         supervisor = pool.start(self.folder)
         self._child, self.pidfd = supervisor.pid, supervisor.pidfd
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its supervisor is still at work to start it."""
+        return self.pidfd >= 0 and self.phase in (TaskPhase.NEW, TaskPhase.LAUNCHING)
 
     @property
     def has_ended(self) -> bool:

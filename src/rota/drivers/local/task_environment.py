@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rota.core.model.job import Job
 from rota.core.model.ranks import TaskRank
@@ -84,11 +84,15 @@ def _as_member(member: Member) -> dict[str, object]:
     }
 
 
-def tied_cpus(cpu_milli: int) -> list[int]:
-    """The CPUs that a task may use, where that is fewer than there are; neighbours begin at different ones."""
-    usable = sorted(os.sched_getaffinity(0))
+def tied_cpus(cpu_milli: int, near: Sequence[int] = ()) -> list[int]:
+    """The CPUs that a task may use, where that is fewer than there are; neighbours begin at different ones.
+
+    `near` are those beside its GPUs, if others are farther away: it gets some of them, or all of them.
+    """
+    everywhere = sorted(os.sched_getaffinity(0))
+    usable = [cpu for cpu in everywhere if cpu in set(near)] or everywhere
     wanted = -(-cpu_milli // 1000)
     if not wanted or wanted >= len(usable):
-        return []
+        return usable if len(usable) < len(everywhere) else []
     first = secrets.randbelow(len(usable))
     return [usable[(first + number) % len(usable)] for number in range(wanted)]

@@ -12,6 +12,7 @@ from rota.core.model.job import Job
 from rota.drivers.simulator.deadlines import due_by_slo
 from rota.drivers.simulator.device_types import typed_by_speed
 from rota.drivers.simulator.guarantees import refuse_broken_guarantees
+from rota.drivers.simulator.misfits import why_never_fits
 from rota.drivers.simulator.planned_sizes import NAMES as PLANS
 from rota.drivers.simulator.speeds import ScenarioSpeeds, scenario_speeds
 from rota.drivers.simulator.study import Setting, believed, oversized, refuse_unknown_types, setting_of
@@ -121,39 +122,13 @@ def _without(workload: Workload, misfits: Sequence[tuple[Job, str]], scenario: S
         job, why = misfits[0]
         what = f"job {job.id}: {why};"
         if setting.tenancy == "none":
-            what = f"job {job.id} {_too_large(job, setting.cluster)}; use a larger --cluster,"
+            what = f"job {job.id} {why_never_fits(job, setting.cluster)}; use a larger --cluster,"
         raise RotaError(f"{what} or leave such jobs out with --skip-oversized ({len(misfits):,} in this trace)")
     dropped = {job.id for job, _ in misfits}
     kept = tuple(each for each in workload.submissions if each.job.id not in dropped)
     if not kept:
         raise RotaError("no job of the trace fits into the cluster")
     return replace(workload, submissions=kept)
-
-
-def _too_large(job: Job, cluster: Cluster) -> str:
-    """Why a job never fits, by device counts and by what the largest node has."""
-    devices = cluster.devices_by_type
-    if too_much := _more_than_any_node(job, cluster):
-        return too_much
-    if max(devices.values(), default=0) < job.gpus <= cluster.devices:
-        each = ", ".join(f"{count} of {kind!r}" for kind, count in devices.items())
-        return f"needs {job.gpus:g} devices of one type, and the cluster has {each}"
-    return f"needs {job.gpus:g} devices and can never fit into the cluster ({cluster.devices} devices)"
-
-
-def _more_than_any_node(job: Job, cluster: Cluster) -> str | None:
-    """The resource of which a task needs more than any node has."""
-    for key, what in (
-        ("cpu_milli", "thousandths of CPUs"),
-        ("memory_bytes", "bytes of memory"),
-        ("network_bps", "bits a second of network"),
-        ("disk_bps", "bits a second of disk"),
-    ):
-        has = [getattr(node, key) for node in cluster.nodes]
-        need = max(getattr(role, key) for role in job.roles)
-        if has and None not in has and need > max(has):
-            return f"needs {need:,} {what} for a task, and no node has more than {max(has):,}"
-    return None
 
 
 def _setting(scenario: Scenario, cluster: Cluster, speeds: ScenarioSpeeds) -> Setting:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rota.core.engine.engine import Engine
-from rota.core.errors import RotaError
+from rota.core.errors import BuiltInFault, RotaError
+from rota.core.messages.decisions import Decision
 from rota.core.messages.events import Event, NodeAdded, NodeLost, Stopped, TimerFired
 from rota.core.model.job import JobState
 from rota.drivers.simulator.world import World
@@ -26,6 +27,10 @@ CREEPING = 10_000
 CREEP_S = 1e-3
 MOST_UNDONE = 500
 """How often the work of one job may be undone by preemptions before it is expected never to end."""
+LOOKED_AT = 8
+"""Replans in a row from which an error takes the jobs that it names."""
+JOBS_NAMED = 5
+"""Jobs that an error names."""
 HOPELESS = 20_000
 """Faults, repairs and wake-ups in a row that let no waiting job start, after which none is expected to."""
 
@@ -36,9 +41,12 @@ class PolicyStuck(RotaError):
     def __str__(self) -> str:
         return f"the policy {self.args[0]}; time can't pass"
 
-    def named(self, policy: str) -> RotaError:
-        """The same error with the policy's name."""
-        return RotaError(f"policy {policy} {self.args[0]}; time can't pass")
+    def named(self, policy: str, *, is_built_in: bool) -> Exception:
+        """The same error with the policy's name; of a built-in policy it is a fault of Rota, not of its user."""
+        what = f"policy {policy} {self.args[0]}; time can't pass"
+        if is_built_in:
+            return BuiltInFault(f"{what}. This is a fault of Rota: please report it with the trace and the options")
+        return RotaError(what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +99,17 @@ def _run(
         events += len(happened)
         decisions = engine.step(now_s, happened)
         rounds = 0
+        swapped: list[Decision] = []
         while decisions:
             answers = world.carry_out(decisions, now_s)
             events += len(answers)
             decisions = engine.step(now_s, answers)
             _refuse_endless_losses(engine, answers)
             rounds += 1
+            if rounds > ENDLESS - LOOKED_AT:
+                swapped += decisions
             if rounds > ENDLESS:
-                raise PolicyStuck(f"keeps changing its decisions at {now_s:g} s")
+                raise PolicyStuck(f"keeps changing its decisions at {now_s:g} s about {_jobs_of(swapped)}")
         _refuse_endless_losses(engine, happened)
         if progress is not None and events >= report_at:
             progress(clock.arrived)
@@ -115,6 +126,13 @@ def _refuse_endless_losses(engine: Engine, happened: Sequence[Event]) -> None:
                 f"job {event.job_id} starts over whenever it is stopped, and was stopped {MOST_UNDONE} times: under "
                 "this policy it would never end; give it a checkpoint interval, or choose one that plans without rounds"
             )
+
+
+def _jobs_of(decisions: Sequence[Decision]) -> str:
+    """The jobs that decisions are about, a few by name."""
+    ids = list(dict.fromkeys(str(decision.job_id) for decision in decisions))
+    more = f" and {len(ids) - JOBS_NAMED} more" if len(ids) > JOBS_NAMED else ""
+    return f"job{'s' if len(ids) > 1 else ''} {', '.join(ids[:JOBS_NAMED])}{more}"
 
 
 class MomentClock:

@@ -156,7 +156,7 @@ def simulate(
     try:
         history, cost = simulate_with(workload, built, alloc, setting, journal=journal, progress=progress)
     except PolicyStuck as stuck:
-        raise stuck.named(policy) from None
+        raise stuck.named(policy, is_built_in=find_policy(policy)[0].user is None) from None
     return Result(
         policy=policy,
         placement=placement,

@@ -17,6 +17,8 @@ from rota.live.loop.record import shown_state
 _WAITING = frozenset({"held", "waiting", "starting", "suspended"})
 WAITING_RETRY_S = 30
 """After how long it is worth asking again whether fewer jobs wait."""
+REFUSED_COST = 0.1
+"""How much of its share of the rate a submission costs that is refused."""
 
 
 class TooMany(RotaError):
@@ -47,6 +49,10 @@ class Bucket:
             return 0.0
         return (amount - self._left) / self._per_second
 
+    def give_back(self, amount: float) -> None:
+        """Give an amount back that was taken."""
+        self._left = min(self._burst, self._left + amount)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQuota:
@@ -73,8 +79,18 @@ class SubmissionQuotas:
             self._note(job_id, shown_state(live))
         control.listen(self._noticed)
 
+    @contextmanager
+    def charged(self, name: str, jobs: int) -> Iterator[None]:
+        """Count jobs while they are checked; a tenth of them if they are refused, since that was not for nothing."""
+        self.charge(name, jobs)
+        try:
+            yield
+        except RotaError:
+            self._buckets[name].give_back(jobs * (1.0 - REFUSED_COST))
+            raise
+
     def charge(self, name: str, jobs: int) -> None:
-        """Count jobs that a holder submits, also those that are refused later; raise `TooMany` above its rate."""
+        """Count jobs that a holder submits; raise `TooMany` above its rate."""
         now_s = self._clock()
         bucket = self._buckets.setdefault(name, Bucket(self.quota.per_second, self.quota.burst, now_s))
         wait_s = bucket.wait_s(jobs, now_s)

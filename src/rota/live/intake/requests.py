@@ -29,6 +29,7 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.files.job import job_file, job_of
 from rota.files.job_shape import JobFile
+from rota.files.job_strictness import refuse_ambiguous
 from rota.forecast.value import Forecast, NoForecast
 from rota.live.estimates.learning import Learning
 from rota.live.intake.audit_entry import Asker, audit_entry
@@ -146,11 +147,20 @@ class Requests:
     async def _accept(
         self, files: Sequence[Json], asker: Asker, held: bool, key: str | None, digest: str
     ) -> list[JobId]:
-        pauses = Pauses()
         quotas = self._quotas
         allowance = Allowance(MOST_AT_ONCE if quotas is None else quotas.quota.at_once)
-        if quotas is not None:
-            quotas.charge(asker.name, len(files))
+        allowance.refuse_more(len(files))
+        with nullcontext() if quotas is None else quotas.charged(asker.name, len(files)):
+            new = await self._checked(files, asker, allowance)
+            if quotas is not None:
+                quotas.charge(asker.name, len(new) - len(files))
+            async with self._one_large if len(new) > LARGE else nullcontext():
+                with nullcontext() if quotas is None else quotas.reserved(asker.name, len(new)):
+                    return await self._take(self._entry(new, asker, held), asker, key, digest)
+
+    async def _checked(self, files: Sequence[Json], asker: Asker, allowance: Allowance) -> list[_NewJob]:
+        """Return the jobs of files that were submitted together; raise a `RotaError` if one of them is refused."""
+        pauses = Pauses()
         new: list[_NewJob] = []
         for number, values in enumerate(files, start=1):
             source = "job" if len(files) == 1 else f"job {number}"
@@ -160,11 +170,7 @@ class Requests:
                 record = Record(dump(made), asker.name, file, account=self._account(asker, file.tenant))
                 new.append(_NewJob(job, record, await self._files.dependencies(file, pauses)))
                 await pauses.take()
-        if quotas is not None:
-            quotas.charge(asker.name, len(new) - len(files))
-        async with self._one_large if len(new) > LARGE else nullcontext():
-            with nullcontext() if quotas is None else quotas.reserved(asker.name, len(new)):
-                return await self._take(self._entry(new, asker, held), asker, key, digest)
+        return new
 
     async def _take(self, entry: LoopEntry, asker: Asker, key: str | None, digest: str) -> list[JobId]:
         """Make new jobs durable; return their ids."""
@@ -285,6 +291,7 @@ class Requests:
         if live is None or record is None or live.state not in (JobState.WAITING, JobState.HELD):
             what = "has ended already" if live is None or live.state.is_final else f"is {live.state.value}"
             raise Conflict(f"job {job_id} {what}; only a job that waits or is held can be updated")
+        refuse_ambiguous(changes)
         before = json.loads(record.spec)
         after = {name: value for name, value in {**before, **changes}.items() if value is not None}
         if "priority" in changes:
@@ -315,6 +322,8 @@ class Requests:
             if _has_secrets(values):
                 raise Conflict(f"job {job_id} had secrets, which were deleted at its end; submit it again with them")
             values = {name: value for name, value in values.items() if name != "depends_on"}
+            if self._tenants is not None:
+                self._tenants.refuse_raised(job_id, job_of(job_file(values), job_id), asker.role)
             return (await self.submit([values], asker))[0]
         if live.state in (JobState.WAITING, JobState.HELD) or live.is_leaving:
             what = "is being stopped" if live.is_leaving else f"is {live.state.value}"

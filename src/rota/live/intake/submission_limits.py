@@ -74,6 +74,14 @@ class Allowance:
         self._bytes = MOST_COPIED
         self._needed = MOST_NEEDED_TOGETHER
 
+    def refuse_more(self, files: int) -> None:
+        """Raise a `RotaError` if so many job files are too many, before any of them is looked at."""
+        if files > self._most_jobs:
+            raise RotaError(
+                f"{files} jobs are submitted at once; this manager takes at most {self._most_jobs} "
+                "(limits.jobs_at_once); submit them in parts"
+            )
+
     def take(self, file: JobFile, text: str, source: str) -> None:
         """Count the tasks and jobs of a file; raise a `RotaError` if they are too many, before they are made."""
         if len(text) > MOST_BYTES:

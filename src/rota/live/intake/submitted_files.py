@@ -11,6 +11,7 @@ from rota.core.model.job import JobId, JobState
 from rota.files.auto import settled, unsettled
 from rota.files.job import apart, job_file, with_amounts
 from rota.files.job_shape import JobFile
+from rota.files.job_strictness import refuse_ambiguous
 from rota.live.estimates.learning import Learning
 from rota.live.intake.latest_names import LatestNames
 from rota.live.intake.submission_limits import MOST_NEEDED, Allowance, Pauses, refuse_large
@@ -39,6 +40,7 @@ class SubmittedFiles:
         that is submitted once more."""
         refuse_large(values, source)
         file = job_file(values, source)
+        refuse_ambiguous(values, source)
         (allowance or Allowance()).take(file, dump(values), source)
         asked = unsettled(values) if values.get("estimated") else values
         made = settled(asked) if self._learning is None else await self._learning.settle(asked, file)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.core.errors import RotaError
-from rota.core.model.job import DEFAULT_TENANT
+from rota.core.model.job import DEFAULT_TENANT, Job
 from rota.live.intake.audit_entry import Asker, audit_entry
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
@@ -23,7 +23,8 @@ KEY = "tenants"
 """Under which name the records keep what admins changed."""
 GIVEN_KEY = "tenants-given"
 """Under which name the records keep the settings at the last start."""
-CAPPED_ROLES = ("member", "maintainer")
+MEMBER, MAINTAINER = "member", "maintainer"
+CAPPED_ROLES = (MEMBER, MAINTAINER)
 DEFAULT_CAP = 0
 MOST_TENANTS = 10_000
 
@@ -112,8 +113,12 @@ class TenantRegistry:
             if both in caps:
                 return caps[both]
         if tenant in self._given.caps and tenant not in CAPPED_ROLES:
-            return self._given.caps[tenant]
-        return self._given.caps.get(role, DEFAULT_CAP)
+            found = self._given.caps[tenant]
+        else:
+            found = self._given.caps.get(role, DEFAULT_CAP)
+        if role == MAINTAINER:  # may do what members may, unless an admin says otherwise
+            return max(found, self.cap(MEMBER, tenant) or DEFAULT_CAP)
+        return found
 
     def refuse_priority(self, role: str, tenant: str, priority: int) -> None:
         """Raise a `RotaError` for a priority above the cap."""
@@ -122,6 +127,15 @@ class TenantRegistry:
             raise RotaError(
                 f"priority is {priority}; the most that a {role} may give in tenant {tenant!r} is {cap}; "
                 "lower it, or ask an admin"
+            )
+
+    def refuse_raised(self, job_id: str, job: Job, role: str) -> None:
+        """Refuse to submit a job again whose priority was raised above what its user may give."""
+        cap = self.cap(role, job.tenant)
+        if cap is not None and job.priority > cap:
+            raise RotaError(
+                f"job {job_id} has the priority {job.priority}, and the most that a {role} may give in tenant "
+                f"{job.tenant!r} is {cap}; ask an admin to requeue it, or submit it again with priority {cap}"
             )
 
     def caps_of(self, tenant: str) -> dict[str, int]:

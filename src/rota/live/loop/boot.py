@@ -22,6 +22,7 @@ from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig, as_json, kept_from
 from rota.live.loop.control import PAST_KEY, Control
 from rota.live.loop.entry import LoopEntry, StepRecorder
+from rota.live.loop.policy_faults import FaultyPolicy
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.mechanisms.declare import Knowledge
@@ -100,7 +101,11 @@ def as_scheduled(
     def build() -> tuple[Policy, Allocator]:
         cluster = present.whole(state)
         alloc = allocator(scheduling.tenancy, style(placement), cluster)
-        return declared.build(options, alloc, Knowledge(speed=planned_speeds(cluster))), alloc
+
+        def policy() -> Policy:
+            return declared.build(options, alloc, Knowledge(speed=planned_speeds(cluster)))
+
+        return policy() if declared.user is None else FaultyPolicy(policy), alloc
 
     return Restored(
         state=state,
@@ -144,7 +149,7 @@ def begin(
         present=was.present,
         reserve=reserve,
     )
-    control.begin_with(was.first)
+    control.happened(was.first)
     return control
 
 

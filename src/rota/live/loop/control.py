@@ -9,7 +9,6 @@ leaves no unknown task running.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections import deque
@@ -53,6 +52,7 @@ from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.dependents import Dependents
 from rota.live.loop.entry import LoopEntry, News, StepRecorder
 from rota.live.loop.histogram import Histogram
+from rota.live.loop.job_log import log_change
 from rota.live.loop.leases import LOOK_S, Leases
 from rota.live.loop.loop_watch import LoopWatch
 from rota.live.loop.record import Record, dump, row_of, shown_state
@@ -62,7 +62,6 @@ from rota.store import clock
 from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records, WriteBatch
 
-log = logging.getLogger("rota.live")
 PAST_KEY = "past"
 """The setting that holds the past usage of accounts."""
 MEMORY_EVERY_S = 1.0
@@ -116,6 +115,7 @@ class Control:
         self._leases = Leases(engine.state, lambda event: self._put(LoopEntry([event])))
         self._listeners: list[Callable[[Sequence[News]], None]] = []
         self._driver: LiveDriver | None = None
+        self._hold_when_stopped: set[JobId] = set()
 
     @property
     def state(self) -> State:
@@ -141,6 +141,10 @@ class Control:
         self._put(entry)
         await entry.done
 
+    def tell(self, event: Event) -> None:
+        """Take an event that needs no answer and carries no details."""
+        self._put(LoopEntry([event]))
+
     def answered(self, event: Event, detail: ExitDetail) -> None:
         """Take an event of the driver, with details of a job's end."""
         if isinstance(event, JobEnded) and event.end is End.FAILED:
@@ -155,7 +159,21 @@ class Control:
             record.message, record.failure = "it reached its time limit", Cause.TIME_LIMIT.value
         elif isinstance(event, CheckpointChanged):
             self.kept[event.job_id].not_suspended = detail.message
-        self._put(LoopEntry([event]))
+        events: list[Event] = [event]
+        if isinstance(event, Stopped) and event.job_id in self._hold_when_stopped:
+            self._hold_when_stopped.discard(event.job_id)
+            events.append(JobHeld(event.job_id))
+        self._put(LoopEntry(events))
+
+    def hold_when_stopped(self, job_id: JobId) -> None:
+        """Hold a job that is being stopped as soon as it has, before it can start again."""
+        self._hold_when_stopped.add(job_id)
+
+    def warn(self, job_id: JobId, text: str) -> None:
+        """Tell all listeners of a warning about a job."""
+        live = self.state.jobs.get(job_id)
+        if live is not None:
+            self._notify([News(job_id, live.job.tenant, shown_state(live), self.steps - 1, text)])
 
     def _retry_with_more_memory(self, event: JobEnded, detail: ExitDetail) -> tuple[Event, ExitDetail]:
         """Retry a job that ran out of estimated memory with more of it, while there is more."""
@@ -212,10 +230,6 @@ class Control:
 
     def happened(self, entry: LoopEntry) -> None:
         """Add an entry without waiting until it is durable."""
-        self._put(entry)
-
-    def begin_with(self, entry: LoopEntry) -> None:
-        """Add the first entry."""
         self._put(entry)
 
     def _put(self, entry: LoopEntry) -> None:
@@ -291,6 +305,8 @@ class Control:
             orders = self._held_back.let_through(events, made.decisions)
             for entry in entries:
                 self._answer_unstored(entry)
+        if any(entry.done is not None for entry in entries):
+            await asyncio.sleep(0)  # the answers leave before what they caused is carried out
         withdrawn = self._held_back.withdrawn
         self._tell([live for job_id, live in made.touched.items() if job_id not in withdrawn])
         assert self._driver is not None
@@ -376,23 +392,9 @@ class Control:
     def _tell(self, touched: Sequence[LiveJob]) -> None:
         for live in touched:
             if live.state is not JobState.WAITING or live.preemptions or live.retry_s is not None:
-                self._log(live)
-        news = [News(live.job.id, live.job.tenant, shown_state(live), self.steps - 1) for live in touched]
-        if news:
-            for listener in list(self._listeners):
-                listener(news)
+                log_change(live, self.kept[live.job.id])
+        self._notify([News(live.job.id, live.job.tenant, shown_state(live), self.steps - 1) for live in touched])
 
-    def _log(self, live: LiveJob) -> None:
-        record = self.kept[live.job.id]
-        log.info(
-            "job",
-            extra={
-                "job": live.job.id,
-                "attempt": record.attempt or None,
-                "state": shown_state(live),
-                "stopping": None if live.stopping is None else live.stopping.value,
-                "exit_code": record.exit_code,
-                "failure": record.failure,
-                "why": record.message or None,
-            },
-        )
+    def _notify(self, news: Sequence[News]) -> None:
+        for listener in list(self._listeners) if news else ():
+            listener(news)

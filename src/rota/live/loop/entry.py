@@ -62,12 +62,13 @@ class LoopEntry:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A change of a job's state."""
+    """A change of a job's state, or a warning about it."""
 
     job_id: JobId
     tenant: str
     state: str
     step: int
+    warning: str = ""
 
 
 class StepRecorder:

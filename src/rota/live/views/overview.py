@@ -6,9 +6,11 @@ from collections.abc import Collection
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from rota.live.gpus.monitor import GpuMonitor
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.views.devices import count_devices
+from rota.live.views.gpus import gpu_rows
 from rota.live.views.tenant_usage import TenantGuarantees, TenantUse, uses_of
 from rota.store.records import Records
 
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
 class ManagerOverview:
     """Reads on request; what takes long to read is read once for all readers."""
 
-    def __init__(self, records: Records, control: Control, scheduling: Scheduling) -> None:
+    def __init__(
+        self, records: Records, control: Control, scheduling: Scheduling, gpus: GpuMonitor | None = None
+    ) -> None:
         self.promised = TenantGuarantees(control, scheduling)
         self._records = records
         self._control = control
         self._policy = scheduling.policy
         self._recent: Recent | None = None
+        self._gpus = gpus
 
     @property
     def recent(self) -> Recent:
@@ -57,6 +62,7 @@ class ManagerOverview:
                 }
                 for count in count_devices(self._control.state.inventory)
             ],
+            "gpus": gpu_rows(self._gpus, self._control, tenants),
             "running": sum(use.running for use in uses.values()),
             "waiting": sum(use.waiting for use in uses.values()),
             "tenants": [{"tenant": name, **asdict(use)} for name, use in uses.items()],

@@ -13,7 +13,7 @@ from typing import Any
 
 from rota.core.codec.snapshot import restore
 from rota.core.engine.engine import Engine
-from rota.core.errors import RotaError
+from rota.core.errors import BuiltInFault, RotaError
 from rota.core.messages import events as ev
 from rota.core.messages.decisions import Start
 from rota.core.model.job import JobId
@@ -38,7 +38,7 @@ def work() -> None:
     folder = Path(sys.argv[1])
     try:
         answer: Json = {"causes": _causes(folder)}
-    except RotaError as error:
+    except (BuiltInFault, RotaError) as error:
         answer = {"error": str(error).replace(f"{folder}/{JOURNAL}: ", "")}
     sys.stdout.write(json.dumps(answer))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.errors import RotaError
+from rota.core.errors import BuiltInFault, RotaError
 from rota.core.model.job import JobId
 from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, oversized, simulate
@@ -34,7 +34,7 @@ def work() -> None:
     folder = Path(sys.argv[1])
     try:
         answer = _answer(folder)
-    except RotaError as error:
+    except (BuiltInFault, RotaError) as error:
         answer = {"error": str(error).replace(f"{folder}/journal.jsonl: ", "")}
     sys.stdout.write(json.dumps(answer))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
-from rota.core.errors import RotaError, Unavailable
+from rota.core.errors import BuiltInFault, RotaError, Unavailable
 from rota.store import clock
 
 Json = dict[str, Any]
@@ -78,7 +78,7 @@ def answer_all(answer: Callable[[Json], Json]) -> None:
     for line in sys.stdin:
         try:
             reply = answer(json.loads(line))
-        except RotaError as error:
+        except (BuiltInFault, RotaError) as error:
             reply = {"error": str(error)}
         except DBAPIError as error:
             reply = {"error": f"the database can't be read now: {' '.join(str(error.orig).split())}"}

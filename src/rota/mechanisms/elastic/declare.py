@@ -14,4 +14,4 @@ def _schedule(rule: SizeRule, build: Build) -> Policy:
     return ElasticScheduler(rule, build.allocator, name=build.name, speed=build.knowledge.speed)
 
 
-elastic = Family(schedule=_schedule, check=CheckedSizeRule, emits=RESIZES)
+elastic = Family(schedule=_schedule, check=CheckedSizeRule, emits=RESIZES, resizes=True)

@@ -23,6 +23,44 @@ from rota.mechanisms.elastic.resize import Resizer
 from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, SizeRule, Target, candidate
 from rota.perf.speed.model import SpeedModel
 
+PLANS_OF_A_MOMENT = 4
+"""How often the rule is asked at one moment; after that its last plan is completed, so that time passes."""
+
+
+class MomentPlan:
+    """The plans of one moment. A rule whose answer follows from what runs could change its mind for ever.
+
+    At one moment the rule is asked a few times, as each start and stop may change its answer. After that, its last plan
+    is completed: a job that holds devices keeps them, or grows to its target, and none is stopped or made smaller.
+    """
+
+    def __init__(self) -> None:
+        self._at_s = -math.inf
+        self._asked = 0
+        self._last = SizePlan({})
+
+    def keep(self, plan: SizePlan, now_s: float) -> SizePlan:
+        """Remember a plan of the rule."""
+        self._asked = self._asked + 1 if now_s == self._at_s else 1
+        self._at_s, self._last = now_s, plan
+        return plan
+
+    def completed(self, candidates: list[Candidate], now_s: float) -> SizePlan | None:
+        """Return the completion of the last plan if the rule was asked often enough at this moment."""
+        if now_s != self._at_s or self._asked < PLANS_OF_A_MOMENT:
+            return None
+        targets: dict[int, Target] = {}
+        present = {found.seq: found for found in candidates}
+        for seq, target in self._last.targets.items():
+            found = present.get(seq)
+            if found is not None:
+                grows = target.tasks > found.tasks and target.device_type in (None, found.device_type)
+                targets[seq] = target if grows or not found.tasks else Target(found.tasks)
+        for found in candidates:
+            if found.tasks and found.seq not in targets:
+                targets[found.seq] = Target(found.tasks)
+        return SizePlan(targets, self._last.until_s)
+
 
 class ElasticScheduler:
     """Policy made of a rule for sizes."""
@@ -43,6 +81,7 @@ class ElasticScheduler:
         self._unfinished = False
         """Whether part of the plan has to wait until the driver has answered earlier orders."""
         self._planned_s = -math.inf
+        self._moment = MomentPlan()
         self.wakeup_s = math.inf
 
     @property
@@ -132,7 +171,9 @@ class ElasticScheduler:
         )
         candidates = [candidate(live, draft.inventory) for live in contending]
         candidates.sort(key=lambda found: found.seq)
-        plan = self._rule.plan(self._question(candidates, draft))
+        plan = self._moment.completed(candidates, draft.now_s)
+        if plan is None:
+            plan = self._moment.keep(self._rule.plan(self._question(candidates, draft)), draft.now_s)
         if not self._unfinished:
             self._planned_s = draft.now_s
         self._stale = False

@@ -55,6 +55,7 @@ def ordering(
             make=make,
             make_checked=make_checked,
             emits=PREEMPTS if preempts else NEVER_STOPS,
+            divides_owners=groups is not None,
         )
 
     return declare

@@ -55,6 +55,8 @@ class Index:
         """Whether waiting jobs can overtake holders as time passes."""
         self.scattered: dict[Lane, None] = {}
         """Lanes whose first job found enough devices, but not together."""
+        self.again: list[LiveJob] = []
+        """Holders whose key is for one walk only."""
         self._timers: list[tuple[float, int, LiveJob]] = []
 
     @property
@@ -116,8 +118,18 @@ class Index:
         entry = (moved(turn.key, slope, -now_s) if slope else turn.key, live)
         self.places[live] = IndexEntry(entry, slope, None, turn.until_s)
         self.holders.add(entry, slope)
+        if turn.again:
+            self.again.append(live)
         if turn.until_s < math.inf:
             heapq.heappush(self._timers, (turn.until_s, live.seq, live))
+
+    def key_again(self) -> None:
+        """After a walk: holders whose key was for it only, and that still hold, get another before the next."""
+        for live in self.again:
+            place = self.places.get(live)
+            if place is not None and place.lane is None:
+                self.unkeyed[live] = None
+        self.again = []
 
     def start(self, live: LiveJob, inventory: Inventory, now_s: float) -> None:
         """Take a job that was given devices out of its lane; its key as a holder is computed later."""

@@ -9,7 +9,8 @@ job are considered; and keys that change with time do so along slopes, without b
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from rota.core.engine.draft import Draft
@@ -31,7 +32,7 @@ _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode
 class ListScheduler:
     """The policy that an ordering rule makes."""
 
-    capabilities = Capabilities(asks_guard=True)
+    capabilities = Capabilities(asks_guard=True, spares_others=True)
 
     def __init__(self, rule: OrderingRule, allocator: Allocator) -> None:
         self._rule = rule
@@ -103,6 +104,8 @@ class ListScheduler:
         if heap:
             heapq.heapify(heap)
             self._reservations = _Walk(self._rule, index, draft, heap).run()
+        if index.again:
+            index.key_again()
 
     def _considered(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
         """Lanes whose first job may fit, on free devices or by preemption, or has no reason recorded yet."""
@@ -200,7 +203,7 @@ class _Walk:
             placement = self._displace(live)
             if placement is not None:
                 return placement
-        if self._rule.preempts:
+        if self._rule.preempts and live.job.preempts:
             placement = self._make_room(live, key, missing)
             if placement is not None:
                 return placement
@@ -211,7 +214,8 @@ class _Walk:
     def _displace(self, live: LiveJob) -> Placement | None:
         """Devices of jobs that tenancy displaces, whatever their place in the order."""
         draft, index = self._draft, self._index
-        offer = None if live in self._displaced else draft.allocator.displace(live, draft.inventory, draft.now_s)
+        is_spared = live in self._displaced or not live.job.preempts
+        offer = None if is_spared else draft.allocator.displace(live, draft.inventory, draft.now_s)
         if offer is None:
             return None
         for victim in offer.victims:
@@ -228,13 +232,17 @@ class _Walk:
         """Preempt jobs further down the order, the last first, until this one fits."""
         index, draft = self._index, self._draft
         allocator, inventory = draft.allocator, draft.inventory
+        shortage = allocator.shortage
+        # Of several types, holders of others than the job can use would only get their devices back.
+        many_types = len(inventory.pools) > 1
         behind = (
             (other_key, other)
             for other_key, other in index.holders.behind(key, draft.now_s)
-            if allocator.may_displace(live, other, draft.now_s) and draft.may_preempt(other)
+            if allocator.may_displace(live, other, draft.now_s)
+            and draft.may_preempt(other)
+            and not (many_types and other.gpu_milli and not shortage.freed_by(other, live, inventory))
         )
         victims: list[tuple[Key, LiveJob]] = []
-        shortage = allocator.shortage
         while missing > 0:
             victim = next(behind, None)
             if victim is None:
@@ -244,21 +252,59 @@ class _Walk:
         mark = draft.mark()
         for _, yielding in victims:
             draft.release(yielding)
-        answer = draft.offer(live)
-        while isinstance(answer, Reason):
-            victim = next(behind, None)
-            if victim is None:
+        answer: Placement | Reason | None = draft.offer(live)
+        if answer is None or isinstance(answer, Reason):
+            most = None if allocator.ledger is None else 1
+            answer = self._release_more(live, behind, victims, most)
+            if answer is None:
                 draft.undo(mark)
                 return None
-            victims.append(victim)
-            draft.release(victim[1])
-            answer = draft.offer(live)
         for victim_key, yielding in victims:
             place = index.places[yielding]
             index.holders.remove(place.entry, place.slope)
             heapq.heappush(self._heap, (victim_key, yielding))
         self._widen(live)
         return answer
+
+    def _release_more(
+        self, live: LiveJob, behind: Iterator[tuple[Key, LiveJob]], victims: list[tuple[Key, LiveJob]], most: int | None
+    ) -> Placement | None:
+        """Release further jobs, the last first, until this one fits; None if it never does.
+
+        What fits on free devices also fits on more of them. So twice as many jobs are released at each attempt, at most
+        `most`, and of the last attempt as few as needed are found by halving: the same jobs as one by one.
+        """
+        draft = self._draft
+        step = 1
+        while True:
+            mark = draft.mark()
+            taken = list(islice(behind, step))
+            if not taken:
+                return None
+            for _, yielding in taken:
+                draft.release(yielding)
+            answer = draft.offer(live)
+            if not isinstance(answer, Reason):
+                break
+            victims += taken
+            step = 2 * step if most is None else most
+        too_few, enough, found = 0, len(taken), answer
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            draft.undo(mark)
+            for _, yielding in taken[:middle]:
+                draft.release(yielding)
+            answer = draft.offer(live)
+            if isinstance(answer, Reason):
+                too_few = middle
+            else:
+                enough, found = middle, answer
+        if len(taken) > 1:
+            draft.undo(mark)
+            for _, yielding in taken[:enough]:
+                draft.release(yielding)
+        victims += taken[:enough]
+        return found
 
     def _widen(self, live: LiveJob) -> None:
         """Consider every lane from here on: a preemption may free more than was needed."""

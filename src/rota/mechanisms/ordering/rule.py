@@ -18,13 +18,15 @@ class Turn(NamedTuple):
 
     Keys are tuples of numbers that end in the job's `seq`, so that the order is total. With a `slope`, the first
     number grows by that much per second (srtf: -1 while the job runs), so that keys are not computed again only
-    because time passed. `until_s` is when to compute the key again; `memo` comes back as `job.memo` then.
+    because time passed. `until_s` is when to compute the key again; `memo` comes back as `job.memo` then. The key of a
+    running job that holds for one walk only is computed `again` before the next.
     """
 
     key: tuple[float, ...]
     slope: float = 0.0
     until_s: float = math.inf
     memo: Any = None
+    again: bool = False
 
 
 def later(now_s: float, seconds: float) -> float:

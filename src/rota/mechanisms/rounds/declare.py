@@ -71,4 +71,5 @@ rounds = Family(
     plans_in_rounds=True,
     asks_guard=False,
     placement="any",
+    draws=True,
 )

@@ -1,7 +1,7 @@
 """What jobs report of their training while they run, for policies that learn from it.
 
-Simulated jobs report what the simulated world knows of them, as far as they have run. Real jobs report nothing yet:
-policies see only their speed.
+Simulated jobs report what the simulated world knows of them, as far as they have run. Of real jobs, policies see their
+speed, and the fraction of their steps that they say they have done (`reported` in the record of a job).
 """
 
 from __future__ import annotations

@@ -35,6 +35,8 @@ class GraphOperator:
     colocation: str | None = None
     """Operators of one class must be on one device."""
     is_backward: bool = False
+    backward_share: float = 0.0
+    """The part of its time that is its backward pass, where one operator stands for both passes."""
     occupancy: float = 1.0
     """The fraction of a device that it keeps busy while it runs; the rest could run something beside it."""
 
@@ -46,6 +48,10 @@ class GraphOperator:
                 raise RotaError(
                     f"operator {self.name!r}: time on {device_type} is {time_ms:g} ms; it must be from 0 to {MOST_MS:g}"
                 )
+        if not 0 <= self.backward_share <= 1:
+            raise RotaError(
+                f"operator {self.name!r}: backward share of {self.backward_share:g}; it must be from 0 to 1"
+            )
         if not 0 < self.occupancy <= 1:
             raise RotaError(f"operator {self.name!r}: occupancy {self.occupancy:g}; it must be above 0 and at most 1")
         if self.transfer_ms is not None and not 0 <= self.transfer_ms <= MOST_MS:

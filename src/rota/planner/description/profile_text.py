@@ -1,13 +1,15 @@
 """Reads layer profiles in PipeDream's text form, as DAPPLE publishes them too.
 
 A line `node1 -- Conv -- forward_compute_time=.., backward_compute_time=.., activation_size=.., parameter_size=..` is a
-layer, a line `node1 -- node2` an edge. Times are in milliseconds, sizes in bytes.
+layer, a line `node1 -- node2` an edge. Times are in milliseconds, sizes in bytes. An activation may be a list `[a; b]`:
+one size for each output, or the same output once for each reader. Inputs are read by every stage for itself and cost no
+transfer, as in PipeDream's own planner.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rota.core.errors import RotaError
@@ -27,6 +29,8 @@ class ProfiledLayer:
     backward_ms: float
     activation_bytes: float
     weight_bytes: float
+    repeated: int = 1
+    """How many equal sizes the activation is the sum of; 1 where it is one size, or sizes that differ."""
 
     @property
     def both_ms(self) -> float:
@@ -57,6 +61,7 @@ class LayerProfile:
                     output_bytes=int(layer.activation_bytes),
                     weight_bytes=int(layer.weight_bytes),
                     resident_bytes=int(layer.activation_bytes),
+                    backward_share=layer.backward_ms / layer.both_ms if layer.both_ms else 0.0,
                 )
                 for layer in self.layers
             ),
@@ -100,22 +105,26 @@ def parse_profile(text: str, source: str) -> LayerProfile:
 
 
 def _layer(key: str, description: str, fields: str, place: str) -> ProfiledLayer:
-    values: dict[str, float] = {}
+    sizes: dict[str, list[float]] = {}
     for part in fields.split(", "):
         name, _, value = part.partition("=")
         if name not in _FIELDS:
             raise RotaError(f"{place}: unknown field {name!r}; known: {', '.join(_FIELDS)}")
         try:
-            values[name] = sum(map(float, value.strip("[]").split(";")))
+            sizes[name] = [float(each) for each in value.strip("[]").split(";")]
         except ValueError:
             raise RotaError(f"{place}: {name} must be a number, found {value!r}") from None
-        if not 0 <= values[name] < float("inf"):
-            raise RotaError(f"{place}: {name} is {values[name]:g}; it must be 0 or more")
-    missing = [name for name in _FIELDS if name not in values]
+        wrong = [each for each in sizes[name] if not 0 <= each < float("inf")]
+        if wrong:
+            raise RotaError(f"{place}: {name} is {wrong[0]:g}; it must be 0 or more")
+    missing = [name for name in _FIELDS if name not in sizes]
     if missing:
         raise RotaError(f"{place}: {missing[0]} is missing")
+    values = {name: sum(found) for name, found in sizes.items()}
+    activation = sizes["activation_size"]
     return ProfiledLayer(
         name=f"{key} {description}",
+        repeated=len(activation) if len(set(activation)) == 1 else 1,
         forward_ms=values["forward_compute_time"],
         backward_ms=values["backward_compute_time"],
         activation_bytes=values["activation_size"],
@@ -124,11 +133,20 @@ def _layer(key: str, description: str, fields: str, place: str) -> ProfiledLayer
 
 
 def _sorted(layers: list[ProfiledLayer], edges: list[tuple[int, int]], source: str) -> LayerProfile:
-    draft = LayerProfile(layers=tuple(layers), edges=tuple(edges), source=source)
-    order = draft.graph().topological_order
+    draft = LayerProfile(layers=tuple(layers), edges=tuple(edges), source=source).graph()
+    order = draft.topological_order
     position = {number: place for place, number in enumerate(order)}
     return LayerProfile(
-        layers=tuple(layers[number] for number in order),
+        layers=tuple(_sent_once(layers[number], draft, number) for number in order),
         edges=tuple((position[first], position[second]) for first, second in edges),
         source=source,
     )
+
+
+def _sent_once(layer: ProfiledLayer, graph: OperatorGraph, number: int) -> ProfiledLayer:
+    """The layer with one output where its list repeats it for each reader, and none where it is an input."""
+    if not graph.predecessors[number] and layer.name.split(" ", 1)[1].startswith("Input"):
+        return replace(layer, activation_bytes=0.0)
+    if layer.repeated > 1 and layer.repeated == len(graph.successors[number]):
+        return replace(layer, activation_bytes=layer.activation_bytes / layer.repeated)
+    return layer

@@ -22,6 +22,7 @@ _OPERATOR = (
     "resident_bytes",
     "colocation",
     "backward",
+    "backward_share",
     "occupancy",
 )
 _DEVICE = ("name", "type", "count", "memory_bytes", "levels", "sending_watts")
@@ -81,6 +82,7 @@ def _operator(entry: JsonFields) -> GraphOperator:
         resident_bytes=entry.count("resident_bytes", 0),
         colocation=str(entry.raw("colocation")) if "colocation" in entry else None,
         is_backward=entry.flag("backward", False),
+        backward_share=entry.number("backward_share", 0.0),
         occupancy=entry.number("occupancy", 1.0),
     )
 
@@ -178,6 +180,8 @@ def _as_entry(graph: OperatorGraph, number: int) -> dict[str, Any]:
         entry["colocation"] = operator.colocation
     if operator.is_backward:
         entry["backward"] = True
+    if operator.backward_share:
+        entry["backward_share"] = operator.backward_share
     if operator.occupancy != 1.0:
         entry["occupancy"] = operator.occupancy
     return entry

@@ -22,6 +22,8 @@ from rota.planner.options import DEFAULTS, PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective, PlanStage, ReportProgress
 from rota.planner.simulate.latency import is_called, placement_latency_ms, stages_of
 
+_SOLVER_SHARE = 0.8
+"""Of the time limit: starting points and the program; the rest judges the program's placement on the full graph."""
 Candidate = tuple[float, str, tuple[PlanStage, ...], tuple[int, ...]]
 
 
@@ -36,7 +38,8 @@ def plan_pesto(
     bound_ms = min((each[0] for each in found), default=np.inf)
     notes = []
     groups = coarsened(problem, options.coarsen_to, heaviest_bytes=_cap(problem))
-    answer = _solved(problem, groups, options, bound_ms)
+    left_s = options.time_limit_s * _SOLVER_SHARE - (time.process_time() - began_s)
+    answer = _solved(problem, groups, left_s, bound_ms) if left_s > 0 else None
     is_exact = len(groups) == len(problem.graph)
     if answer is None:
         notes.append(f"the program on {len(groups)} groups found nothing below the starting points")
@@ -97,9 +100,7 @@ def _cap(problem: PlanningProblem) -> float:
     return min((float(cap) for cap in caps if cap is not None), default=np.inf)
 
 
-def _solved(
-    problem: PlanningProblem, groups: GroupGraph, options: PlannerOptions, bound_ms: float
-) -> ProgramAnswer | None:
+def _solved(problem: PlanningProblem, groups: GroupGraph, time_limit_s: float, bound_ms: float) -> ProgramAnswer | None:
     fast = accelerator_type(problem)
     accelerators = len(problem.devices.of_type(fast)) if fast != CPU else 0
     if not np.isfinite(bound_ms):
@@ -112,7 +113,7 @@ def _solved(
         transfers=2.0 if is_called(problem) else 1.0,
         bound_ms=bound_ms,
     )
-    return program.solve(options.time_limit_s)
+    return program.solve(time_limit_s)
 
 
 def _candidate(problem: PlanningProblem, groups: GroupGraph, answer: ProgramAnswer) -> list[Candidate]:

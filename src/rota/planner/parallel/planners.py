@@ -109,7 +109,7 @@ def _tflops(setup: TrainingSetup, recompute: Recompute, iteration_s: float) -> f
 def _staged(device: Accelerator, setup: TrainingSetup, constraints: PlanConstraints) -> ParallelAnswer:
     from rota.planner.parallel.staged import MOST_GROUPS, StagedTask, plan_staged
 
-    groups = max(part for part in divisors(setup.shape.layers) if part <= MOST_GROUPS)
+    groups = min(MOST_GROUPS, setup.shape.layers)
     recompute = constraints.recompute[-1]
 
     def plan(micro_batches: int) -> ParallelAnswer:

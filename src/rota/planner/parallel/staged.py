@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class StagedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedTask:
-    """What is planned: a setup in micro-batches, its layers in equal groups that stay together."""
+    """What is planned: a setup in micro-batches, its layers in groups of about equal work that stay together."""
 
     device: Accelerator
     setup: TrainingSetup
@@ -69,10 +69,29 @@ class StagedTask:
                 f"--micro-batches {self.micro_batches} does not divide --batch {self.setup.batch}; "
                 f"give a divisor of {self.setup.batch}"
             )
-        if self.groups < 1 or self.setup.shape.layers % self.groups:
-            raise RotaError(
-                f"{self.groups} groups do not divide --layers {self.setup.shape.layers} evenly; give a divisor"
-            )
+        if not 1 <= self.groups <= self.setup.shape.layers:
+            raise RotaError(f"{self.groups} groups of --layers {self.setup.shape.layers}; give 1 to as many as layers")
+
+
+def group_bounds(task: StagedTask) -> tuple[int, ...]:
+    """Layers before each group, and all of them: the groups whose most work is least.
+
+    The output layer is work of the last group, which therefore has fewer layers, as where Alpa groups operators by
+    their floating-point operations.
+    """
+    layers, groups = task.setup.shape.layers, task.groups
+    if groups == 1:
+        return 0, layers
+    plan = ParallelPlan(tensor=1, pipeline=1, data=1, micro_batch=1, recompute=task.recompute, sharding=Sharding.NONE)
+    one = layer_time(task.device, replace(task.setup, gpus=1), plan).total_s
+    head = logits_s(task.device, task.setup.shape, micro_batch=1, tensor=1) / one
+    share = (layers + head) / groups
+
+    def work(last: int) -> tuple[float, float]:
+        return max(last + head, -(-(layers - last) // (groups - 1))), abs(last + head - share)
+
+    last = min(range(1, layers - groups + 2), key=work)
+    return (*(int(place * (layers - last) / (groups - 1) + 0.5) for place in range(groups)), layers)
 
 
 def submesh_sizes(gpus: int, per_node: int) -> list[int]:
@@ -132,18 +151,19 @@ def _stage(task: StagedTask, layers: int, plan: ParallelPlan, *, last: bool, in_
 
 
 class _StageTable:
-    """The best split of every stage: by groups of layers, devices, whether it is last, and micro-batches in flight."""
+    """The best split of every stage: by its groups of layers, its devices, and micro-batches in flight."""
 
     def __init__(self, task: StagedTask, *, usable_bytes: float | None = None) -> None:
         self._task = task
         self._usable_bytes = task.device.usable_bytes if usable_bytes is None else usable_bytes
+        self._bounds = group_bounds(task)
         self._known: dict[tuple[int, int, bool, int], PipelineStage | None] = {}
 
-    def best(self, groups: int, gpus: int, *, last: bool, in_flight: int) -> PipelineStage | None:
-        """The split with the least time that fits; None if none does."""
-        key = (groups, gpus, last, in_flight)
+    def best(self, start: int, end: int, gpus: int, *, in_flight: int) -> PipelineStage | None:
+        """The split with the least time that fits for the groups from start up to end; None if none does."""
+        layers, last = self._bounds[end] - self._bounds[start], end == self._task.groups
+        key = (layers, gpus, last, in_flight)
         if key not in self._known:
-            layers = groups * (self._task.setup.shape.layers // self._task.groups)
             options = [
                 _stage(self._task, layers, plan, last=last, in_flight=in_flight) for plan in _splits(self._task, gpus)
             ]
@@ -206,12 +226,11 @@ def _iteration_s(task: StagedTask, stages: list[PipelineStage]) -> float:
 def _bounds(task: StagedTask, table: _StageTable, sizes: list[int]) -> list[float]:
     """Times that the slowest stage may have, ascending."""
     found = []
-    for groups in range(1, task.groups + 1):
+    for start, end in combinations(range(task.groups + 1), 2):
         for gpus in sizes:
-            for last in (False, True):
-                stage = table.best(groups, gpus, last=last, in_flight=1)
-                if stage is not None:
-                    found.append(table.weight(stage))
+            stage = table.best(start, end, gpus, in_flight=1)
+            if stage is not None:
+                found.append(table.weight(stage))
     kept: list[float] = []
     for bound in sorted(found):
         if not kept or bound > kept[-1] * _BOUND_GAP:
@@ -239,7 +258,7 @@ def _within(task: StagedTask, table: _StageTable, sizes: list[int], bound_s: flo
                 if not np.isfinite(least[end]).any():
                     continue
                 for size in sizes:
-                    stage = table.best(end - start, size, last=count == 1, in_flight=count)
+                    stage = table.best(start, end, size, in_flight=count)
                     if stage is None or table.weight(stage) > bound_s * (1 + 1e-9):
                         continue
                     sums = least[end, : gpus + 1 - size] + table.weight(stage)
@@ -255,12 +274,13 @@ def _within(task: StagedTask, table: _StageTable, sizes: list[int], bound_s: flo
 
 def _traced(task: StagedTask, choices: list[dict[tuple[int, int], PipelineStage]], count: int) -> list[PipelineStage]:
     """The stages that a finished table chose, first to last."""
-    per_group = task.setup.shape.layers // task.groups
+    starts = {layers: group for group, layers in enumerate(group_bounds(task))}
     stages = []
-    start, left = 0, task.setup.gpus
+    start, left, done = 0, task.setup.gpus, 0
     for number in range(count, 0, -1):
         stage = choices[number - 1][start, left]
         stages.append(stage)
-        start += stage.layers // per_group
+        done += stage.layers
+        start = starts[done]
         left -= stage.gpus
     return stages

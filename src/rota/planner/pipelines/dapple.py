@@ -3,7 +3,8 @@
 Plans that are looked at: data parallelism alone, every cut into two stages with every split of the devices, equal
 replication of any number of stages, and a dynamic program over layers and devices in use. Groups of devices are taken
 by three policies: from fresh nodes first, from nodes in use first, or evenly over all. The formula for the length of
-a step ranks them, the simulator of the early-backward schedule chooses among the best.
+a step ranks them, the simulator of the early-backward schedule chooses among the best: of plans that are about as
+short, the one with the fewest stages, since every stage has costs that a profile does not show.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from rota.planner.pipelines.stages import (
     simulated_step,
 )
 from rota.planner.plan import PlacementPlan, PlanObjective, ReportProgress
+from rota.planner.simulate.schedules import PipelineSchedule
 
-_SIMULATED = 12
+_SIMULATED = 24
+_ABOUT_AS_SHORT = 1.02
 _MOST_LAYERS = 100
 _PROGRAM_LAYERS = 24
 _MOST_STAGES = 4
@@ -51,6 +54,9 @@ def plan_dapple(
         planner="dapple",
         objective=PlanObjective.LATENCY,
         value_ms=value_ms,
+        formula_ms=analytic_step_ms(chain, fabric, stages, options.micro_batches),
+        schedule=PipelineSchedule.DAPPLE,
+        of_step=True,
         stages=placed_stages(problem, chain, fabric, stages),
         seconds=time.process_time() - began_s,
         notes=(
@@ -76,8 +82,12 @@ def best_dapple(
     if not fitting:
         raise RotaError("no pipeline fits the devices' memory; add memory or devices")
     ranked = sorted(fitting, key=lambda plan: (analytic_step_ms(chain, fabric, plan, micro_batches), _shape(plan)))
-    judged = [(simulated_step(chain, fabric, plan, micro_batches).step_ms, plan) for plan in ranked[:_SIMULATED]]
-    value_ms, plan = min(judged, key=lambda each: (each[0], _shape(each[1])))
+    two = [plan for plan in ranked if len(plan) <= 2]
+    tried = dict.fromkeys((*ranked[:_SIMULATED], *two[: _SIMULATED // 2]))
+    judged = [(simulated_step(chain, fabric, plan, micro_batches).step_ms, plan) for plan in tried]
+    limit_ms = min(step_ms for step_ms, _ in judged) * _ABOUT_AS_SHORT
+    short = [each for each in judged if each[0] <= limit_ms]
+    value_ms, plan = min(short, key=lambda each: (len(each[1]), each[0], _shape(each[1])))
     return plan, value_ms
 
 
@@ -171,7 +181,7 @@ def _program_plans(chain: LayerChain, fabric: Fabric, devices: list[int]) -> Ite
                     stage = LayerStage(start=start, end=end, devices=group)
                     value_ms = max(slowest_ms, block_ms(chain, stage))
                     if plan:
-                        value_ms = max(value_ms, 2 * cut_transfer_ms(chain, fabric, plan[-1], stage))
+                        value_ms = max(value_ms, cut_transfer_ms(chain, fabric, plan[-1], stage))
                     key = (end, tuple(sorted((*occupied, *group))))
                     if key not in following or value_ms < following[key][0]:
                         following[key] = (value_ms, (*plan, stage))

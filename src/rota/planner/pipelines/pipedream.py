@@ -48,6 +48,7 @@ def plan_pipedream(
         planner="pipedream",
         objective=PlanObjective.THROUGHPUT,
         value_ms=value_ms,
+        formula_ms=value_ms,
         stages=placed_stages(problem, chain, fabric, stages),
         seconds=time.process_time() - began_s,
     )

@@ -46,11 +46,11 @@ def stage_all_reduce_ms(chain: LayerChain, fabric: Fabric, stage: LayerStage) ->
 
 
 def analytic_step_ms(chain: LayerChain, fabric: Fabric, stages: StageList, micro_batches: int) -> float:
-    """DAPPLE's length of a synchronous pipeline: the slowest block for all but one micro-batch, one way through, and
-    gradients that later stages do not hide."""
+    """DAPPLE's length of a synchronous pipeline: the slowest block or transfer for all but one micro-batch, one way
+    through and back, and gradients that later stages do not hide."""
     blocks = [block_ms(chain, stage) for stage in stages]
     cuts = [cut_transfer_ms(chain, fabric, first, second) for first, second in itertools.pairwise(stages)]
-    slowest = max([*blocks, *(2 * cut for cut in cuts)])
+    slowest = max([*blocks, *cuts])
     through = sum(blocks) + 2 * sum(cuts)
     late = max(
         max(stage_all_reduce_ms(chain, fabric, stage) - place * slowest, 0.0) for place, stage in enumerate(stages)

@@ -38,10 +38,12 @@ def rates_of(device_type: str) -> DeviceRates:
 
 
 def measured_ms(program: Any, inputs: Sequence[Any], repeats: int, device: str) -> dict[str, float]:
-    """The median time of each node over repeated runs, after one run that does not count."""
+    """The median time of each node over repeated runs on a device, after one run that does not count."""
     import torch
 
-    flat = _flat_inputs(program, inputs)
+    graph_module, flat = program.graph_module, _flat_inputs(program, inputs)
+    if device != "cpu":
+        graph_module, flat = _moved(program, flat, device)
 
     class Timed(torch.fx.Interpreter):  # type: ignore[misc]  # torch is not typed here
         """Runs the graph node by node with a clock around each."""
@@ -51,6 +53,8 @@ def measured_ms(program: Any, inputs: Sequence[Any], repeats: int, device: str) 
             self.samples: dict[str, list[float]] = {}
 
         def run_node(self, node: Any) -> Any:
+            if device != "cpu":
+                torch.cuda.synchronize()
             began = time.perf_counter()
             result = super().run_node(node)
             if device != "cpu":
@@ -58,11 +62,19 @@ def measured_ms(program: Any, inputs: Sequence[Any], repeats: int, device: str) 
             self.samples.setdefault(node.name, []).append((time.perf_counter() - began) * 1e3)
             return result
 
-    timed = Timed(program.graph_module)
+    timed = Timed(graph_module)
     with torch.no_grad():
         for _ in range(repeats + 1):
             timed.run(*flat)
     return {name: statistics.median(samples[1:]) for name, samples in timed.samples.items()}
+
+
+def _moved(program: Any, flat: Sequence[Any], device: str) -> tuple[Any, list[Any]]:
+    """The graph and its values on a device; operators that name a device of their own are moved too."""
+    from torch.export.passes import move_to_device_pass
+
+    there = move_to_device_pass(program, device)
+    return there.graph_module, [each.to(device) if hasattr(each, "to") else each for each in flat]
 
 
 def _flat_inputs(program: Any, inputs: Sequence[Any]) -> list[Any]:

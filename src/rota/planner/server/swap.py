@@ -75,6 +75,7 @@ def plan_swap(
         planner="swap",
         objective=PlanObjective.LATENCY,
         value_ms=best.step_ms,
+        of_step=True,
         stages=(stage,),
         seconds=time.process_time() - began_s,
         notes=(

@@ -55,12 +55,17 @@ class PipelineSettings:
     """Whether backward passes compute activations again instead of keeping them."""
     swap_bytes_per_ms: float | None = None
     """Bandwidth to the host where activations are swapped out between the passes; None: they stay."""
+    core_speeds: tuple[float, ...] = ()
+    """For stages that are processes on one machine: the speed of a pass where one, two, ... are active; as many
+    entries as cores. Empty: devices do not share."""
 
     def __post_init__(self) -> None:
         if self.micro_batches < 1:
             raise RotaError(f"{self.micro_batches} micro-batches; at least 1 is needed")
         if self.swap_bytes_per_ms is not None and self.swap_bytes_per_ms <= 0:
             raise RotaError("the bandwidth for swapping must be more than 0")
+        if any(not 0 < speed <= 1 for speed in self.core_speeds):
+            raise RotaError(f"speeds beside others are {self.core_speeds}; each must be above 0 and at most 1")
 
 
 def simulate_pipeline(chunks: Sequence[PipelineChunk], settings: PipelineSettings) -> StepTimeline:
@@ -76,7 +81,7 @@ def simulate_pipeline(chunks: Sequence[PipelineChunk], settings: PipelineSetting
     for turns in device_turns(settings.schedule, len(groups), len(chunks), settings.micro_batches):
         built.add_turns(turns)
     built.connect()
-    return simulate_tasks(built.tasks, resident)
+    return simulate_tasks(built.tasks, resident, settings.core_speeds)
 
 
 class _StepTasks:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rota.core.errors import RotaError
+from rota.planner.simulate.shared_cores import run_on_cores
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,11 +71,17 @@ class StepTimeline:
 
 
 COMPUTE_KINDS = frozenset({"compute", "forward", "backward", "recompute"})
+_CORE_KINDS = COMPUTE_KINDS | {"transfer"}
 
 
-def simulate_tasks(tasks: Sequence[SimTask], resident_bytes: dict[str, int] | None = None) -> StepTimeline:
-    """Run tasks to the end; `resident_bytes` is what devices hold all the time."""
-    start_ms, end_ms = _run(tasks)
+def simulate_tasks(
+    tasks: Sequence[SimTask], resident_bytes: dict[str, int] | None = None, core_speeds: Sequence[float] = ()
+) -> StepTimeline:
+    """Run tasks to the end; `resident_bytes` is what devices hold all the time.
+
+    With `core_speeds`, devices are processes that share cores: the speed of a task where one, two, ... are active.
+    """
+    start_ms, end_ms = run_on_cores(tasks, core_speeds, _CORE_KINDS) if core_speeds else _run(tasks)
     spans = tuple(
         TaskSpan(
             name=task.name,

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 
 TOLERANCE_GPU_S = 1e-6
 """Tolerance: a limit computed as a time and checked as a service may differ by rounding."""
+_BEYOND = 10_000
+"""The level of a service without end."""
+_MOST_GPU_S = 1e15
+"""Limits are computed up to this service: a million devices for 30 years."""
 
 
 class Levels:
     """Level 0 ends at `base_gpu_s`; each further one at `growth` times the limit before."""
 
-    __slots__ = ("_base", "_growth", "_limits")
+    __slots__ = ("_growth", "limits")
 
     def __init__(self, base_gpu_s: float, growth: float) -> None:
-        self._base = base_gpu_s
         self._growth = growth
-        self._limits = [base_gpu_s]
+        self.limits = [base_gpu_s]
+        """The service at which each level ends, as far as it was asked for."""
+        while self.limits[-1] < _MOST_GPU_S and len(self.limits) < _BEYOND:
+            self.limits.append(self.limits[-1] * growth)
 
     def of(self, gpu_s: float) -> int:
         """The level of a service."""
         reached = gpu_s + TOLERANCE_GPU_S
-        if reached < self._base:
-            return 0
         if reached == math.inf:
-            return 10_000
-        level = max(int(math.log(reached / self._base) / math.log(self._growth)), 0)
-        while reached >= self.limit(level):
-            level += 1
-        while level and reached < self.limit(level - 1):
-            level -= 1
-        return level
+            return _BEYOND
+        while reached >= self.limits[-1]:
+            self.limits.append(self.limits[-1] * self._growth)
+        return bisect_right(self.limits, reached)
 
     def limit(self, level: int) -> float:
         """The service at which a level ends."""
-        limits = self._limits
+        limits = self.limits
         while len(limits) <= level:
             limits.append(limits[-1] * self._growth)
         return limits[level]

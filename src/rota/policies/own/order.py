@@ -1,13 +1,19 @@
-"""The order of jobs under Rota's own policy: by level, running jobs before waiting ones, then by submission."""
+"""The order of jobs under Rota's own policy: by level, running before waiting, users in turn, small gangs first.
+
+A running job counts as a few levels lower than it is, so that only a job that has had far less displaces it. Jobs of
+the first levels, which are short as far as is known, displace running jobs of all higher levels.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from rota.core.state.job_record import JobView
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.ordering.rule import Turn, later
+from rota.perf.training.reports import Reports
 from rota.policies.own.levels import Levels
 from rota.policies.own.params import RotaParams
 from rota.policies.own.predictions import GroupPredictor, alike, declarer
@@ -16,6 +22,10 @@ OVERDUE = 1.25
 """A job that had this many times its predicted service without ending ranks by the service it had, from then on."""
 LAST_PART = 0.1
 """The service to come counts as at least this fraction of the prediction."""
+SHORT = 3
+"""Waiting jobs below this level displace all running jobs that have reached it."""
+RESTARTS = 5.0
+"""The first level is at least as long as this many restarts of a job of one device."""
 LOOK_AGAIN = 0.1
 """A running job that reports its progress is looked at again when its service has grown by this fraction."""
 
@@ -31,6 +41,8 @@ class RankMemo(NamedTuple):
     """The service that it had then."""
     distrusted: bool = False
     """Whether a report proved false: the job reports in vain from then on."""
+    beside: int = 0
+    """How many jobs of its user were there when it came, in doublings: 0 for none, 1 for one or two, 2 up to six."""
 
 
 class ServiceOrder:
@@ -39,7 +51,14 @@ class ServiceOrder:
     def __init__(self, params: RotaParams, knowledge: Knowledge) -> None:
         self._params = params
         self._reports = knowledge.reports
-        self._levels = Levels(params.base_gpu_s, params.growth)
+        self._asks = params.progress and type(knowledge.reports) is not Reports
+        """Whether jobs are asked that say by a label that they report; of real jobs, `reported` is read."""
+        self._priorities = params.priorities
+        self._margin = params.margin
+        self._base_gpu_s = max(params.base_gpu_s, RESTARTS * knowledge.restart_s)
+        self._levels = Levels(self._base_gpu_s, params.growth)
+        self._present: dict[str, int] = {}
+        """By user, the jobs that have a place in the order."""
         self._sizes = GroupPredictor()
         self._declared = GroupPredictor()
 
@@ -55,8 +74,22 @@ class ServiceOrder:
         self._sizes.recall(memory["sizes"])
         self._declared.recall(memory["declared"])
 
+    def count(self, jobs: Iterable[JobView]) -> None:
+        """Count the jobs of each user again, from those that are there; a job without a memo has no place yet."""
+        self._present = {}
+        for job in jobs:
+            if job.memo is not None and job.job.user:
+                self._present[declarer(job.job)] = self._present.get(declarer(job.job), 0) + 1
+
     def ended(self, job: JobView, now_s: float) -> bool:
         """Learn from a job that ended; predictions of jobs that wait already stay as they are."""
+        if job.memo is not None and job.job.user:
+            user = declarer(job.job)
+            left = self._present.get(user, 0) - 1
+            if left > 0:
+                self._present[user] = left
+            else:
+                self._present.pop(user, None)
         attained = job.attained_gpu_s(now_s)
         if attained > 0:
             if self._params.learned:
@@ -71,7 +104,7 @@ class ServiceOrder:
         if self._params.declared and job.job.estimate_s:
             ratio = self._declared.predict(declarer(job.job))
             found = None if ratio is None else ratio * job.job.estimate_s * job.job.gpus
-        if found is None and self._params.learned:
+        if found is None and len(self._sizes):
             found = self._sizes.predict(alike(job.job))
         return found or 0.0
 
@@ -79,32 +112,51 @@ class ServiceOrder:
 
     def turn(self, job: JobView, now_s: float, *, in_common_units: bool = False) -> Turn:
         """The job's place in the order; in common units, service counts as seconds on the job's fastest type."""
-        memo = _remembered(job.memo)
-        if memo is None:
-            memo = RankMemo(self.predicted_gpu_s(job))
-        had, pace = job.attained_gpu_s(now_s), job.gpus
+        memo = job.memo
+        if type(memo) is not RankMemo:
+            memo = _remembered(memo) or self._first_memo(job)
+        asked = job.job
         if in_common_units:
             had, pace = _in_common_units(job, now_s)
-        level, memo, until_gpu_s = self._rank(job, had, memo, now_s)
+        else:
+            had, pace = job.attained_gpu_s(now_s), job.gpus
+        level = self._levels.of(had)
+        until_gpu_s = self._levels.limit(level)
+        if level and (memo.predicted_gpu_s or job.reported is not None or (self._asks and asked.labels)):
+            level, memo, until_gpu_s = self._with_knowledge(job, had, memo, now_s, level)
         until_s = math.inf
         if job.progress_rate and pace:
             until_s = later(now_s, (until_gpu_s - had) / pace)
-        if self._params.deadlines and job.job.deadline_s is not None:
-            level, until_s = _with_deadline(job, job.job.deadline_s, now_s, level, until_s)
-        return Turn((level, not job.holds, job.seq), until_s=until_s, memo=memo)
+        if asked.deadline_s is not None and self._params.deadlines:
+            level, until_s = _with_deadline(job, asked.deadline_s, now_s, level, until_s)
+        waits = not job.holds
+        if not waits and level > SHORT:
+            level = max(level - self._margin, SHORT)
+        priority = asked.priority if self._priorities else 0
+        return Turn((-priority, level, waits, memo.beside, asked.gpu_milli, job.seq), 0.0, until_s, memo)
 
-    def _rank(self, job: JobView, had: float, memo: RankMemo, now_s: float) -> tuple[int, RankMemo, float]:
-        """Return the level, what to remember, and the service at which to look again."""
-        levels = self._levels
-        level = levels.of(had)
-        until = levels.limit(level)
-        if not level:
-            return level, memo, until
+    def _first_memo(self, job: JobView) -> RankMemo:
+        """Return what is remembered of a job that has no place yet: its prediction, and the jobs of its user."""
+        beside = 0
+        if self._params.users and job.job.user:
+            user = declarer(job.job)
+            there = self._present.get(user, 0)
+            self._present[user] = there + 1
+            beside = (there + 1).bit_length() - 1
+        return RankMemo(self.predicted_gpu_s(job), beside=beside)
+
+    def _with_knowledge(
+        self, job: JobView, had: float, memo: RankMemo, now_s: float, level: int
+    ) -> tuple[int, RankMemo, float]:
+        """Return the level by predictions and reports, what to remember, and the service at which to look again."""
+        until = self._levels.limit(level)
         if memo.predicted_gpu_s and had < OVERDUE * memo.predicted_gpu_s:
             to_come = max(memo.predicted_gpu_s - had, LAST_PART * memo.predicted_gpu_s)
             level, until = self._lesser(level, until, had, to_come, OVERDUE * memo.predicted_gpu_s)
         if self._params.progress and not memo.distrusted:
-            done = self._reports.fraction_done(job.job, job.work_done(now_s))
+            done = job.reported
+            if done is None:
+                done = self._reports.fraction_done(job.job, job.work_done(now_s))
             if done is not None:
                 level, memo, until = self._by_report(level, until, had, done, memo)
         return level, memo, until
@@ -124,7 +176,7 @@ class ServiceOrder:
         A claim that lowers the level is remembered. It is false if the job then has half as much again as it claimed,
         and a first level's service more, without ending.
         """
-        base = self._params.base_gpu_s
+        base = self._base_gpu_s
         allowed = memo.claimed_at_gpu_s + 1.5 * memo.claimed_gpu_s + base
         if memo.claimed_gpu_s and had > allowed:
             return level, memo._replace(distrusted=True), until
@@ -160,4 +212,4 @@ def _remembered(memo: Any) -> RankMemo | None:
     """A job's memo; from a database or a journal it comes as a list."""
     if memo is None or type(memo) is RankMemo:
         return memo
-    return RankMemo(*memo) if isinstance(memo, (list, tuple)) and len(memo) == len(RankMemo._fields) else None
+    return RankMemo(*memo) if isinstance(memo, (list, tuple)) and 3 < len(memo) <= len(RankMemo._fields) else None

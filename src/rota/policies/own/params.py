@@ -10,29 +10,37 @@ from rota.core.errors import RotaError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotaParams:
-    """The first level ends at `base_gpu_s` device-seconds, each further level at `growth` times the last limit.
+    """The first level ends at `base_gpu_s` device-seconds, or at five restarts; each further one `growth` times later.
 
-    The other parameters switch ingredients off. `progress`: jobs that report how far they are rank by the lesser of
-    the service they had and the service to come. `declared` and `learned`: so do jobs whose length is predictable from
-    what users declare, or from earlier jobs. `elastic`: sizes of elastic jobs are chosen. `types`: device types are
-    assigned by speed. `deadlines`: a job ranks one level earlier in the second half of the time to its deadline.
-    `settle`: a job is not stopped before it has run this many times what a restart costs.
+    `margin`: a running job counts as this many levels lower than it is, down to the fourth level, so that it gives way
+    only to jobs that have had far less. The other parameters switch ingredients off. `progress`: jobs that report how
+    far they are rank by the lesser of the service they had and the service to come. `declared` and `learned`: so do
+    jobs whose length is predictable from what users declare, or from earlier jobs. `elastic`: sizes of elastic jobs are
+    chosen. `types`: device types are assigned by speed. `deadlines`: a job ranks one level earlier in the second half
+    of the time to its deadline. `users`: in a level, the n-th job of a user comes after the first jobs of others, n in
+    doublings. `priorities`: a job of a higher priority comes before all levels of a lower one. `settle`: a job is not
+    stopped before it has run this many times what a restart costs.
     """
 
     base_gpu_s: float = 150.0
     growth: float = 2.0
+    margin: int = 2
     progress: bool = True
     declared: bool = True
     learned: bool = True
     elastic: bool = True
     types: bool = True
     deadlines: bool = True
-    settle: float = 2.0
+    users: bool = True
+    priorities: bool = True
+    settle: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.base_gpu_s < math.inf:
             raise RotaError(f"base_gpu_s is {self.base_gpu_s:g}; it must be a number above 0")
         if not 1 < self.growth < math.inf:
             raise RotaError(f"growth is {self.growth:g}; it must be a number above 1")
+        if self.margin < 0:
+            raise RotaError(f"margin is {self.margin}; it must be a number of levels of 0 or more")
         if not 0 <= self.settle < math.inf:
             raise RotaError(f"settle is {self.settle:g}; it must be a number of 0 or more")

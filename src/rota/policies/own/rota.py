@@ -71,6 +71,7 @@ class LevelPolicy:
         memory = state.memory
         if isinstance(memory, dict) and memory.get("policy") in (NAME, SIZED):
             self._order.recall(memory["order"])
+        self._order.count(live for live in state.jobs.values() if not live.state.is_final)
         self._types_differ = self._params.types and self._differ(state)
         self._elastic = {live: None for live in state.jobs.values() if self._counts(live) and not live.state.is_final}
         self._active = self._sized if self._wants_sizes else self._list

@@ -6,7 +6,7 @@ from rota.core.errors import did_you_mean
 from rota.core.model.cells import PinnedId
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job
 from rota.tenancy.cells.build import Forest, TenantForest
-from rota.tenancy.cells.tree import Virtual
+from rota.tenancy.cells.schedule import nodes_of
 
 PINNED_LABEL = "pinned_cell"
 """The label with which a job asks for a pinned cell."""
@@ -76,7 +76,7 @@ def not_owned(job: Job, forest: Forest) -> str | None:
             f"gpus: the job needs {job.gpus:g} devices, tenant {job.tenant!r} owns {most} of one type; "
             f"ask for less, or for priority -1{_or_pinned(pinned, estate)}"
         )
-    largest = max(_within_node(root, forest) for roots in fit for root in roots)
+    largest = max(node.leaves for roots in fit for node in nodes_of(roots, forest.chains[roots[0].chain].node_level))
     task = max(role.device_milli for role in job.roles)
     if task > largest * WHOLE:
         return (
@@ -91,11 +91,3 @@ def _or_pinned(pinned: PinnedId | None, estate: TenantForest) -> str:
     if pinned is not None or not estate.pinned:
         return ""
     return f", or for a pinned cell with labels.{PINNED_LABEL} ({', '.join(estate.pinned)})"
-
-
-def _within_node(root: Virtual, forest: Forest) -> int:
-    """Devices that a guaranteed cell has on one node."""
-    cell = root
-    while cell.level > forest.chains[root.chain].node_level:
-        cell = cell.children[0]
-    return cell.leaves

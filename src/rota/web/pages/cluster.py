@@ -14,11 +14,13 @@ from rota.core.model.job import NodeId
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.live.views.devices import count_devices
+from rota.live.views.gpus import gpu_rows
 from rota.web import words
 from rota.web.actions import drain
 from rota.web.frame import heading
 from rota.web.page_context import PageContext
 from rota.web.parts.basics import Tile, bar, button, card, chip, empty, legend
+from rota.web.parts.gpus import show_gpus
 from rota.web.parts.map import ClusterMap
 from rota.web.topology import OTHER, Holders, colours_for, holders_of, tree
 
@@ -57,6 +59,11 @@ class ClusterPage:
                 ).classes("filter")
                 self._legend = html.div()
             self._place = html.div()
+        self._gpus: html.div | None = None
+        self._gpu_rows: object = None
+        if context.service.gpus is not None:
+            with card("GPUs", "of this machine, now"):
+                self._gpus = html.div()
 
     async def _paint_by(self, event: ValueChangeEventArguments[str]) -> None:
         self._by = event.value
@@ -82,6 +89,17 @@ class ClusterPage:
             self._show_racks(state, indexes)
         else:
             self._show_nodes(state, indexes)
+        self._show_gpus()
+
+    def _show_gpus(self) -> None:
+        service = self._context.service
+        rows = gpu_rows(service.gpus, service.control, self._context.tenants())
+        if self._gpus is None or rows == self._gpu_rows:
+            return
+        self._gpu_rows = rows
+        self._gpus.clear()
+        with self._gpus:
+            show_gpus(rows)
 
     def _show_nodes(self, state: State, indexes: Sequence[int]) -> None:
         holders = holders_of(state)

@@ -27,6 +27,7 @@ from rota.web.page_context import PageContext
 from rota.web.parts.basics import button, card, empty, set_text
 from rota.web.parts.charts import chart, over_time
 from rota.web.parts.compared import show_compared
+from rota.web.parts.gpus import JobGpus
 from rota.web.parts.log import LogView
 from rota.web.parts.map import ClusterMap
 from rota.web.parts.meters import Meters
@@ -82,6 +83,10 @@ class JobPage:
             with card("Progress", "reported by its first task"):
                 self._progress = html.div().classes("muted")
                 self._curve = chart({}, "Metrics reported by the job, by step", small=True)
+            self._gpus: JobGpus | None = None
+            if context.service.gpus is not None:
+                with card("GPUs", "utilisation, memory, power and energy", wide=True):
+                    self._gpus = JobGpus()
             with card("Output", wide=True):
                 with html.div().classes("filters"):
                     self._task = ui.select({0: "Task 0"}, value=0, on_change=self._watch)
@@ -90,7 +95,8 @@ class JobPage:
                     self._attempt.props('outlined dense options-dense aria-label="Attempt"').classes("filter")
                 self._log = LogView("No output yet")
             with card("Job file", wide=True):
-                spec = job_out(row, context.service.control, whole=True)["spec"]
+                is_own = context.principal().may_act_on(row.tenant, row.owner)
+                spec = job_out(row, context.service.control, whole=True, shows_env=is_own)["spec"]
                 html.pre(text_of(spec)).classes("code").props('tabindex=0 role=region aria-label="Job file"')
 
     def _head(self, row: Any) -> None:
@@ -131,6 +137,8 @@ class JobPage:
         self._meters.show(use, used)
         self._show_placement()
         await self._show_progress()
+        if self._gpus is not None and self._context.service.gpus is not None:
+            self._gpus.show(self._context.service.gpus.job_report(self._id))
         if row.version != self._version:
             self._version = row.version
             life = await asyncio.to_thread(life_of, self._context.service.records, row.id, row.submitted_s, row.ended_s)

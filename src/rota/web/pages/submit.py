@@ -70,8 +70,8 @@ async def _start(context: PageContext) -> tuple[Json, str]:
     except NotFound as error:
         return dict(draft.START), str(error)
     spec = context.service.records.spec(row.id) or {}
-    values, missing = draft.clone_of(spec)
-    secrets = f" Secrets are not copied; enter them again: {', '.join(missing)}." if missing else ""
+    values, missing = draft.clone_of(spec, is_own=context.principal().may_act_on(row.tenant, row.owner))
+    secrets = f" Hidden values are not copied; enter them again: {', '.join(missing)}." if missing else ""
     return values, f"Copy of job {row.id}.{secrets}"
 
 

@@ -15,8 +15,16 @@ log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 NAME = "rota"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_OF_OTHERS = frozenset({"jobset.x-k8s.io", "kubeflow.org", "ray.io"})
+_OF_OTHERS = frozenset(
+    {
+        *("autoscaling.x-k8s.io", "jobset.x-k8s.io", "kubeflow.org", "ray.io"),
+        *("scheduling.run.ai", "scheduling.volcano.sh"),
+    }
+)
 """API groups of controllers that a cluster may lack; Rota works without them."""
+_OBJECTS = ("queues", "topologies", "schedulingpolicies")
+_REGISTRATION = "admissionregistration.k8s.io"
+_CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +45,13 @@ class Right:
 
     @property
     def is_optional(self) -> bool:
-        """Whether Rota works without it: it only reveals the gang size of another controller."""
-        return self.group in _OF_OTHERS
+        """Whether Rota works without it: for gangs of other controllers, settings as objects, or an autoscaler."""
+        return self.group in _OF_OTHERS or self.resource.partition("/")[0] in (*_OBJECTS, "podtemplates")
+
+    @property
+    def is_for_admission(self) -> bool:
+        """Whether only the admission webhook uses it."""
+        return self.group == _REGISTRATION or self.resource == "secrets"
 
     def review(self) -> Json:
         """The access review that asks the API server for this right."""
@@ -60,12 +73,22 @@ def cluster_rules() -> list[Json]:
         _rule("", ["pods/binding", "pods/eviction"], ["create"]),
         _rule("", ["pods/status"], ["patch"]),
         _rule("", ["events"], ["create"]),
+        _rule("", ["namespaces"], ["list", "watch"]),
+        _rule("", ["persistentvolumes", "persistentvolumeclaims"], ["get", "list", "watch", "patch"]),
+        _rule("storage.k8s.io", ["storageclasses", "csinodes"], ["list", "watch"]),
         _rule("batch", ["jobs"], ["get", "delete"]),
         _rule("jobset.x-k8s.io", ["jobsets"], ["get"]),
         _rule("kubeflow.org", ["pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"], ["get"]),
         _rule("ray.io", ["rayclusters"], ["get"]),
+        _rule("scheduling.volcano.sh", ["podgroups"], ["get"]),
+        _rule("scheduling.run.ai", ["podgroups"], ["get"]),
         _rule("rota.dev", ["podgroups"], ["get"]),
         _rule("rota.dev", ["podgroups/status"], ["patch"]),
+        _rule("rota.dev", list(_OBJECTS), ["list", "watch"]),
+        _rule("rota.dev", [f"{name}/status" for name in _OBJECTS], ["patch"]),
+        _rule("autoscaling.x-k8s.io", ["provisioningrequests"], ["create", "delete"]),
+        _rule("", ["podtemplates"], ["create", "delete"]),
+        {**_rule(_REGISTRATION, list(_CONFIGURATIONS), ["get", "update"]), "resourceNames": [NAME]},
     ]
 
 
@@ -76,7 +99,22 @@ def own_rules() -> list[Json]:
         {**_rule("coordination.k8s.io", ["leases"], ["get", "update"]), "resourceNames": [NAME]},
         _rule("coordination.k8s.io", ["leases"], ["create"]),
         _rule("", ["pods"], ["patch"]),
+        {**_rule("", ["secrets"], ["get", "update"]), "resourceNames": [f"{NAME}-admission"]},
+        _rule("", ["secrets"], ["create"]),
     ]
+
+
+def user_rules() -> list[Json]:
+    """The rules of users that submit pods in a namespace: they see its Queues and make PodGroups, and no more."""
+    return [
+        _rule("rota.dev", ["queues"], ["get", "list", "watch"]),
+        _rule("rota.dev", ["podgroups"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
+    ]
+
+
+def queue_admin_rules() -> list[Json]:
+    """The rules of administrators of shares; a RoleBinding limits them to the Queues of its namespace."""
+    return [_rule("rota.dev", ["queues"], ["get", "list", "watch", "create", "update", "patch", "delete"])]
 
 
 def _rule(group: str, resources: list[str], verbs: list[str]) -> Json:
@@ -96,10 +134,15 @@ def _each(rule: Json, namespace: str | None) -> Iterator[Right]:
             yield Right(verb=verb, resource=resource, group=rule["apiGroups"][0], namespace=namespace, name=name)
 
 
-def needed_rights(namespace: str, *, config_map: str | None, lease: str | None, pod: str | None) -> list[Right]:
-    """The rights that a replica with this ConfigMap, Lease and pod uses."""
+def needed_rights(
+    namespace: str, *, config_map: str | None, lease: str | None, pod: str | None, admission: bool = False
+) -> list[Right]:
+    """The rights that a replica with this ConfigMap, Lease and pod uses, and with or without the admission webhook."""
     found = []
     for right in all_rights(namespace):
+        if right.is_for_admission:
+            found += [right] if admission else []
+            continue
         name = {"configmaps": config_map, "leases": lease, "pods": lease and pod}.get(right.resource, right.name)
         if right.namespace is None or name is not None:
             found.append(right if right.name is None else replace(right, name=name))
@@ -126,7 +169,7 @@ async def check_rights(api: Api, wanted: Sequence[Right]) -> None:
         return
     optional = [str(right) for right in missing if right.is_optional]
     if optional:
-        why = "gangs of these controllers are taken to be whole when they have been quiet for `settle`"
+        why = "gangs of other controllers count as whole when quiet for `settle`; settings as objects have no effect"
         log.warning("rights are missing", extra={"rights": ", ".join(optional), "why": why})
     needed = [str(right) for right in missing if not right.is_optional]
     if needed:

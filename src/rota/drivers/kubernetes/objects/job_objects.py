@@ -8,9 +8,20 @@ from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job, JobId, Level, Role
-from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, GPU, GPU_MEMORY, JOB_ID, PREFIX, RANK, SIZE
+from rota.drivers.kubernetes.objects.pod_annotations import (
+    DEVICES,
+    GPU,
+    GPU_MEMORY,
+    JOB_ID,
+    PLAN,
+    PLAN_VARIABLES,
+    PREFIX,
+    RANK,
+    SIZE,
+)
 from rota.files.job import Launch, RoleRun, job_of, launch_of
 from rota.files.job_shape import CompletionPart, JobFile, Secret
+from rota.planner.parallel.model_names import is_planned
 
 Json = dict[str, Any]
 _ODD = re.compile(r"[^a-z0-9-]+")
@@ -88,7 +99,10 @@ def _job(file: JobFile, job: Job, launch: Launch, role: Role, run: RoleRun, name
     if "pinned_cell" in file.labels:
         labels[PREFIX + "pinned-cell"] = file.labels["pinned_cell"]
     template = {
-        "metadata": {"labels": labels, "annotations": {**_wishes(file, job), **_types(role), JOB_ID: name}},
+        "metadata": {
+            "labels": labels,
+            "annotations": {**_wishes(file, job), **_types(role), **_own_plan(launch), JOB_ID: name},
+        },
         "spec": _pod_spec(file, launch, role, run, job, name),
     }
     pods = role.count if job.elastic is None else job.elastic.max_tasks
@@ -103,6 +117,10 @@ def _job(file: JobFile, job: Job, launch: Launch, role: Role, run: RoleRun, name
     own = name if len(job.roles) == 1 else f"{name}-{_ODD.sub('-', role.name.lower())}"
     metadata = {"name": own, "namespace": namespace, "labels": {**labels, PREFIX + "submitted": "true"}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _own_plan(launch: Launch) -> dict[str, str]:
+    return {} if launch.plan is None else {PLAN: launch.plan}
 
 
 def _types(role: Role) -> dict[str, str]:
@@ -125,8 +143,9 @@ def _wishes(file: JobFile, job: Job) -> dict[str, str]:
         wishes[PREFIX + "locality"] = Level(job.locality.level).name.lower() + (":hard" if job.locality.hard else "")
         if job.locality.relax_after_s != math.inf:
             wishes[PREFIX + "relax-after"] = f"{job.locality.relax_after_s:g}"
-    if "model" in file.labels:
-        wishes[PREFIX + "model"] = file.labels["model"]
+    model = file.model or file.labels.get("model")
+    if model:
+        wishes[PREFIX + "model"] = model
     return wishes
 
 
@@ -173,6 +192,8 @@ def _environment(launch: Launch, run: RoleRun, job: Job, hidden: dict[str, str],
         plain |= {"ROTA_TASKS": str(job.tasks), "WORLD_SIZE": str(job.tasks), "ROTA_ROLE_TASKS": str(run.count)}
     else:
         found |= dict.fromkeys(("ROTA_TASKS", "WORLD_SIZE", "ROTA_ROLE_TASKS"), SIZE)
+    if launch.plan is not None or is_planned(job.model):
+        found |= PLAN_VARIABLES
     if launch.checkpoint_path is not None:
         plain["ROTA_CHECKPOINT"] = launch.checkpoint_path
     variables = [

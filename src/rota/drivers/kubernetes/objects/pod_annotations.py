@@ -24,7 +24,29 @@ RESOURCE = PREFIX + "resource"
 KEEPS_OUT = RESOURCE + ":NoSchedule"
 NODE_NAME = PREFIX + "node-name"
 """A label, internal to Rota, that matches pods to the node they name; its hostname may differ."""
+PLACE = PREFIX + "place"
+"""A label, internal to Rota, that keeps a waiting job to the nodes that the filters leave it."""
 GPU_MEMORY = PREFIX + "gpu-memory"
 """The minimum device memory of a pod."""
 GPU = PREFIX + "gpu"
 """The acceptable device types of a pod, best first."""
+PLAN = PREFIX + "plan"
+"""The plan of the job as JSON: its own, or the one for the devices of the gang."""
+PLAN_ARGUMENTS = PREFIX + "plan-arguments"
+"""The plan as arguments of Megatron-LM's scripts."""
+TORCHRUN = PREFIX + "torchrun"
+"""Arguments of torchrun for the pod."""
+PLAN_VARIABLES = {"ROTA_PLAN": PLAN, "ROTA_PLAN_ARGUMENTS": PLAN_ARGUMENTS, "ROTA_TORCHRUN": TORCHRUN}
+"""The environment variables of a planned job, and the annotations that they come from."""
+QUEUE = PREFIX + "queue"
+"""The label of a pod that names a Queue of its namespace."""
+KNOWN = tuple(
+    PREFIX + name
+    for name in (
+        *("job", "tasks", "min-tasks", "max-tasks", "role", "gpu", "gpu-memory", "class", "locality", "relax-after"),
+        *("exclusive", "time-limit", "estimate", "checkpoint", "model", "pinned-cell", "lazy-preemption", "pod-group"),
+        *("queue", "name", "user", "devices", "seat", "size", "placement", "id", "late", "held-tasks", "submitted"),
+        *("plan", "plan-arguments", "torchrun"),
+    )
+)
+"""Annotations and labels of pods that have a meaning; others with Rota's prefix are misspelt or of a later version."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rota.drivers.local.attempt import Attempt
     from rota.drivers.local.launch_order import LaunchOrder
     from rota.drivers.local.settings import Settings
+    from rota.drivers.local.task import TaskHandle
 
 PASSED_THROUGH = 0o711
 """The mode of folders that tasks of other users have to pass through and can't list."""
@@ -67,9 +68,6 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
             each.chmod(PASSED_THROUGH)
         os.chown(shared.parent, os.geteuid(), attempt.account.gid)
         shared.parent.chmod(OF_GROUP)
-        for task in attempt.tasks:
-            task.folder.mkdir(exist_ok=True)
-            task.folder.chmod(PASSED_THROUGH)
     written = [shared]
     if settings.confinement.applies_to(attempt.account):
         kept = [shared, *(task.folder for task in attempt.tasks)]
@@ -78,6 +76,13 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
         written.append(private_folder(settings.home, job.id, order.attempt) / "tmp")
     if settings.scratch_bytes and not limit_by_quota(written, f"{settings.home}/{job.id}", settings.scratch_bytes):
         attempt.scratch = {"bytes": settings.scratch_bytes, "folders": [str(path) for path in written]}
+
+
+def open_to_its_user(attempt: Attempt, task: TaskHandle) -> None:
+    """Make the folder of a task, which a task of another user than the manager can pass through."""
+    if attempt.account is not None:
+        task.folder.mkdir(exist_ok=True)
+        task.folder.chmod(PASSED_THROUGH)
 
 
 def rendezvous_port(home: Path, order: LaunchOrder) -> int:
@@ -101,11 +106,6 @@ def work_at_start(home: Path, order: LaunchOrder) -> float:
     """Return the work with which the processes of an attempt began; an older Rota did not write it down."""
     known = read_json(attempt_folder(home, order.job.id, order.attempt) / _ATTEMPT_FILE)
     return order.work_s if known is None else float(known.get("work_s", order.work_s))
-
-
-def true_number(folder: Path, number: int) -> int:
-    """Return the number under which an attempt's processes began: a suspended job goes on in its former folder."""
-    return int(folder.resolve().name) if folder.is_symlink() else number
 
 
 def _make_shared(shared: Path, account: UnixAccount | None) -> None:

@@ -1,1 +1,1 @@
-"""GPUs of this machine beyond their number: what suspends, limits and measures what runs on them."""
+"""GPUs of this machine beyond their number: what suspends, limits, shares and measures what runs on them."""

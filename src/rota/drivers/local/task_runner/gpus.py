@@ -8,6 +8,8 @@ import time
 
 from rota.drivers.local.task_runner.clock import now_s
 from rota.drivers.local.task_runner.files import write
+from rota.drivers.local.task_runner.gpu_energy import GpuEnergy
+from rota.drivers.local.task_runner.gpu_limit import GpuMemoryLimit, gpu_limit_of
 from rota.drivers.local.task_runner.nvml import find_nvml
 from rota.drivers.local.task_runner.processes import belongs
 
@@ -36,6 +38,8 @@ class GpuUse:
         self._before: list[int] = []
         self._used: set[int] = set()
         self._peak_bytes = self._bytes = 0
+        self.proven_bytes = 0
+        """What the task surely holds of one device now: a process outside of Rota is never counted as its own."""
         self._busy = 0.0
         self._sums = (0, 0.0, 0.0)
         self._idle = (0, 0.0, 0.0)
@@ -51,6 +55,8 @@ class GpuUse:
         by_device = [self._own(each, mine, before) for each, before in zip(readings, self._before, strict=True)]
         self._used.update(index for index, used in enumerate(by_device) if used)
         self._bytes = max(by_device)
+        is_seen = [bool(mine & each.bytes_by_process.keys()) or each.hides_processes for each in readings]
+        self.proven_bytes = max((used for used, seen in zip(by_device, is_seen, strict=True) if seen), default=0)
         self._peak_bytes = max(self._peak_bytes, self._bytes)
         if self.alone and self._used:
             self._busy = sum(readings[index].busy for index in self._used) / len(self._used)
@@ -97,10 +103,12 @@ def _added(one: tuple[int, float, float], other: tuple[int, float, float]) -> tu
 class GpuWatch:
     """Samples a task's GPUs at intervals, and keeps `gpus.json` in its folder up to date."""
 
-    def __init__(self, nvml: Nvml, token: str) -> None:
+    def __init__(self, nvml: Nvml, token: str, limit: GpuMemoryLimit | None = None) -> None:
         self._nvml = nvml
         self._token = token
+        self._limit = limit
         self._use = GpuUse()
+        self._energy = GpuEnergy()
         self._due = time.monotonic()
         self.holders: dict[int, int] = {}
         """The task's processes that hold GPU memory, and how many bytes of it on all GPUs, in the last sample."""
@@ -109,8 +117,16 @@ class GpuWatch:
         """Return how long until the next sample."""
         return self._due - now
 
-    def look(self, session: int) -> None:
-        """Take a sample; ignore a full disk."""
+    @property
+    def excess(self) -> str:
+        """Why the task is to be ended for its GPU memory; empty while it is not."""
+        return "" if self._limit is None else self._limit.excess
+
+    def look(self, session: int, *, rests: bool = False) -> str:
+        """Take a sample; return a warning for the task, usually none. Ignore a full disk.
+
+        While the task rests, its GPUs may be another's: their energy does not count.
+        """
         self._due = time.monotonic() + EVERY_S
         self._use.alone = self._use.alone and not os.path.exists("shared")
         readings = self._nvml.look()
@@ -118,8 +134,15 @@ class GpuWatch:
         mine = {pid for pid in named if belongs(pid, session, self._token)}
         self.holders = {pid: sum(reading.bytes_by_process.get(pid, 0) for reading in readings) for pid in mine}
         self._use.add(readings, mine, now_s())
+        self._energy.add([] if rests else readings, self._use.alone, now_s())
+        warning = "" if self._limit is None else self._limit.check(self._use.proven_bytes, now_s())
         with contextlib.suppress(OSError):
             write("gpus.json", self._use.summary())
+            if self._energy.is_known:
+                write("energy.json", self._energy.summary())
+            if warning:
+                write("warning.json", {"at_s": now_s(), "code": "gpu-memory", "text": warning})
+        return warning
 
 
 def watch_gpus(task: Json) -> GpuWatch | None:
@@ -127,4 +150,4 @@ def watch_gpus(task: Json) -> GpuWatch | None:
     if not task.get("gpus"):
         return None
     found = find_nvml(task["gpus"], task.get("nvml"))
-    return None if found is None else GpuWatch(found, task["token"])
+    return None if found is None else GpuWatch(found, task["token"], gpu_limit_of(task))

@@ -1,4 +1,4 @@
-"""The part of NVML that Rota needs; the only module that calls it.
+"""The part of NVML that supervisors need; `drivers/local/gpu` has what else the manager asks.
 
 A supervisor's interpreter knows no installed packages, so it is given the folder of `pynvml`.
 """
@@ -19,14 +19,23 @@ DRIVER = "/dev/nvidiactl"
 
 
 class Reading:
-    """What one GPU shows at a moment: memory in use, by process where known, and how busy it is in percent."""
+    """What one GPU shows at a moment: memory in use, by process where known, how busy it is in percent, and the energy
+    that it has taken since the driver was loaded, in millijoules, where it counts that."""
 
-    __slots__ = ("busy", "bytes_by_process", "memory_bytes")
+    __slots__ = ("busy", "bytes_by_process", "energy_mj", "memory_bytes")
 
-    def __init__(self, memory_bytes: int, bytes_by_process: dict[int, int], busy: float) -> None:
+    def __init__(
+        self, memory_bytes: int, bytes_by_process: dict[int, int], busy: float, energy_mj: int | None = None
+    ) -> None:
         self.memory_bytes = memory_bytes
         self.bytes_by_process = bytes_by_process
         self.busy = busy
+        self.energy_mj = energy_mj
+
+    @property
+    def hides_processes(self) -> bool:
+        """Whether its processes have numbers of another process namespace, as seen from inside a container."""
+        return any(not os.path.exists(f"/proc/{pid}") for pid in self.bytes_by_process)
 
 
 class Nvml:
@@ -78,21 +87,42 @@ class Nvml:
         used = int(self._library.nvmlDeviceGetMemoryInfo(handle).used)
         busy = float(self._library.nvmlDeviceGetUtilizationRates(handle).gpu)
         running = self._library.nvmlDeviceGetComputeRunningProcesses(handle)
-        return Reading(used, {int(each.pid): int(each.usedGpuMemory or 0) for each in running}, busy)
+        by_process = {int(each.pid): int(each.usedGpuMemory or 0) for each in running}
+        return Reading(used, by_process, busy, self._energy_mj(handle))
+
+    def _energy_mj(self, handle: Any) -> int | None:
+        try:
+            return int(self._library.nvmlDeviceGetTotalEnergyConsumption(handle))
+        except self._library.NVMLError:  # before Volta, or in a part of a GPU
+            return None
 
 
 def find_nvml(indexes: Sequence[int] | None = None, folder: str | None = None) -> Nvml | None:
-    """The GPUs, all or some; None where there is no driver or no `pynvml`."""
+    """The GPUs, all or some; None where there is no driver or no `pynvml`.
+
+    A folder that is named holds the `pynvml` to use. It need not be that of NVIDIA, so no driver is looked for.
+    """
     if folder is None and not os.path.exists(DRIVER):
         return None
-    if folder is not None and folder not in sys.path:
-        sys.path.append(folder)
+    library = load_pynvml(folder)
+    if library is None:
+        return None
+    try:
+        found = Nvml(library, indexes)
+    except library.NVMLError:
+        return None
+    return found if len(found) else None
+
+
+def load_pynvml(folder: str | None = None) -> Any:
+    """The module, of a folder if one is named; None if there is none."""
+    if folder is not None:
+        sys.path.insert(0, folder)
     try:
         import pynvml
     except ImportError:
         return None
-    try:
-        found = Nvml(pynvml, indexes)
-    except pynvml.NVMLError:
-        return None
-    return found if len(found) else None
+    finally:
+        if folder is not None:
+            sys.path.remove(folder)
+    return pynvml

@@ -42,18 +42,34 @@ def members_of(task: Json) -> str | None:
     return str(task["cgroup"]["enter"][0]) if task.get("cgroup") else None
 
 
+def processes_of(task: Json, pid: int, start: int) -> TaskProcesses:
+    """Return the processes of a task, by its order and its first process."""
+    return TaskProcesses(pid, start, task["token"], members_of(task), is_sealed=is_sealed(task))
+
+
+def is_sealed(task: Json) -> bool:
+    """Whether no process of the task can leave its cgroup: it was put there by root and runs as another user."""
+    return bool(task.get("cgroup") and task.get("uid"))
+
+
 class TaskProcesses:
     """All processes of a task: those in its cgroup, those that carry its token, and those of its session.
+
+    Where none can leave the cgroup (`is_sealed`), only that is read: to look at all processes of the machine for each
+    of hundreds of tasks takes minutes.
 
     A session is the task's while its leader, or another process that is known to be the task's, is in it: until then
     its number can't be given to another session. Afterwards the number alone means nothing.
     """
 
-    def __init__(self, pid: int, start: int, token: str, members: str | None = None) -> None:
+    def __init__(
+        self, pid: int, start: int, token: str, members: str | None = None, *, is_sealed: bool = False
+    ) -> None:
         self.pid = pid
         self.start = start
         self._token = f"ROTA_TASK_TOKEN={token}".encode() if token else b""
         self._members = members
+        self._is_sealed = is_sealed
         self._seen: set[tuple[int, int]] = set()
 
     def remember(self, left: list[list[int]]) -> None:
@@ -63,6 +79,9 @@ class TaskProcesses:
     def find(self, *, group: bool = False) -> list[tuple[int, int]]:
         """The processes that have not ended, as id and start time; `group`: only those of the task's own group."""
         inside = _inside(self._members)
+        if self._is_sealed and inside is not None:
+            return self._only(inside, group=group)
+        inside = inside or set()
         sure: list[tuple[int, int]] = []
         maybe: list[tuple[int, int]] = []
         is_ours = False
@@ -84,6 +103,13 @@ class TaskProcesses:
             self._seen.update(maybe)
             return sorted(sure + maybe)
         return sorted(sure)
+
+    def _only(self, inside: set[int], *, group: bool) -> list[tuple[int, int]]:
+        """Those in the cgroup, and the task's first process, which may not have entered it yet."""
+        leader = {self.pid} if self.start and start_time(self.pid) == self.start else set()
+        found = [(each, stat) for each in inside | leader if (stat := _stat(each)) is not None]
+        alive = [(each, stat) for each, stat in found if stat[0] not in ("Z", "X")]
+        return sorted((each, int(stat[_START])) for each, stat in alive if not group or stat[_GROUP] == str(self.pid))
 
     def end(self) -> None:
         """Kill every process of the task, until none is found."""
@@ -160,15 +186,15 @@ def _is_stopped(pid: int) -> bool:
     return stat is None or stat[0] in ("T", "t", "Z", "X")
 
 
-def _inside(members: str | None) -> set[int]:
-    """The processes in a cgroup that have not ended."""
+def _inside(members: str | None) -> set[int] | None:
+    """The processes in a cgroup that have not ended; None if there is no such cgroup."""
     if members is None:
-        return set()
+        return None
     try:
         with open(members, encoding="ascii") as file:
             return {pid for line in file if start_time(pid := int(line))}
     except OSError:
-        return set()
+        return None
 
 
 def belongs(process: int, session: int, token: str) -> bool:

@@ -10,7 +10,7 @@ import signal
 
 from rota.drivers.local.task_runner.clock import now_s
 from rota.drivers.local.task_runner.files import write_when_possible
-from rota.drivers.local.task_runner.processes import TaskProcesses, in_session, members_of, started
+from rota.drivers.local.task_runner.processes import in_session, is_sealed, processes_of, started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
     poller.register(finished, select.POLLIN)
     poller.register(life, select.POLLIN)
     if finished not in {fd for fd, _ in poller.poll()}:
-        TaskProcesses(pid, started(pid), task["token"], members_of(task)).end()
+        processes_of(task, pid, started(pid)).end()
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    left = in_session(pid)  # before it is reaped: its id can't be another's yet
+    left = [] if is_sealed(task) else in_session(pid)  # before it is reaped: its id can't be another's yet
     _, status, used = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     ended = {
@@ -81,6 +81,8 @@ def _become(task: Json, output: int, confines: int) -> None:
     except OSError as error:
         hidden = task.get("confine") and task["workdir"].startswith("/tmp") and not os.path.exists(task["workdir"])
         why = "tasks have a /tmp of their own; use another folder" if hidden else error.strerror
+        if isinstance(error, FileNotFoundError) and os.path.isdir(task["workdir"]):
+            why = "the command was not found"
         os.write(2, f"rota: can't run {task['argv'][0]!r} in {task['workdir']}: {why}\n".encode())
     except BaseException as error:
         os.write(2, f"rota: can't run the task: {error!r}\n".encode())
@@ -101,6 +103,10 @@ def _confine(task: Json) -> None:
             members.write("0")
     if task.get("cpus"):
         os.sched_setaffinity(0, task["cpus"])
+    if task.get("numa") is not None:
+        from rota.drivers.local.task_runner.numa import prefer_memory_of
+
+        prefer_memory_of(int(task["numa"]))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))

@@ -15,10 +15,9 @@ from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, 
 from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
-    TaskProcesses,
     boot,
     kills_for_memory,
-    members_of,
+    processes_of,
     session_bytes,
     start_time,
 )
@@ -87,7 +86,7 @@ class Supervisor:
         self._output = OutputFiles(int(task["log_bytes"]), int(task["log_files"]))
         self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid()), "boot": boot()}
         self._pid = 0
-        self._processes = TaskProcesses(0, 0, task["token"], members_of(task))
+        self._processes = processes_of(task, 0, 0)
         self._order: Json | None = None
         self._kill_at = float("inf")
         self._cause = ""
@@ -124,7 +123,7 @@ class Supervisor:
         with contextlib.suppress(ValueError):
             pid, pid_start = map(int, (os.read(started, 64) or b"0 0").split())
             self._pid = pid
-            self._processes = TaskProcesses(pid, pid_start, self._task["token"], members_of(self._task))
+            self._processes = processes_of(self._task, pid, pid_start)
             self._rest = Rest(self._task, self._processes, self._tell)
         os.close(started)
         self._hold_mounts()
@@ -136,6 +135,7 @@ class Supervisor:
             recorder_start=start_time(recorder),
             started_s=now_s(),
         )
+        _forget_order()
         self._look_after(output, recorder)
         with contextlib.suppress(FileNotFoundError):
             self._processes.remember(read("exit.json").get("left", []))
@@ -160,8 +160,7 @@ class Supervisor:
         if ended.get("exit_code") != 0 and kills_for_memory(self._task):
             self._cause = "memory"
         self._output.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink("task.json")
+        _forget_order()
         self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
         for name in SPARE_FILES:
             with contextlib.suppress(OSError):
@@ -214,7 +213,7 @@ class Supervisor:
             if self._tells in ready:
                 self._hear()
             if self._watch is not None and self._watch.due_in_s(time.monotonic()) <= 0:
-                self._watch.look(self._pid)
+                self._look_at_gpus(self._watch)
                 if self._rest.copying < 0:
                     self._rest.look(self._watch.holders)
                     self._await_copy()
@@ -235,6 +234,16 @@ class Supervisor:
                 os.waitpid(recorder, 0)
                 os.close(finished)
                 return
+
+    def _look_at_gpus(self, watch: GpuWatch) -> None:
+        """Sample the task's GPUs; end the task if it keeps more of their memory than it asked for."""
+        warning = watch.look(self._pid, rests=self._state.get("rests_since_s") is not None)
+        if warning:
+            self._output.write(f"\nrota: this task {warning}\n".encode())
+        if watch.excess and not self._cause and self._kill_at == float("inf"):
+            self._cause, self._state["excess"] = "gpu_memory", watch.excess
+            self._output.write(f"\nrota: this task was ended: it {watch.excess}\n".encode())
+            self._end_task()
 
     def _is_over(self, limit: int) -> bool:
         return self._kill_at == float("inf") and session_bytes(self._pid) > limit
@@ -349,6 +358,12 @@ class Supervisor:
                 return
         self._untold = False
         nudge(self._task["notify"], self._task["token"])
+
+
+def _forget_order() -> None:
+    """Remove the order once it is carried out: it holds the task's secrets."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink("task.json")
 
 
 _ordered: list[int] = []

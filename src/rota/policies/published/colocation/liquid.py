@@ -127,4 +127,5 @@ liquid_batch = DeclaredPolicy(
     make=_batch,
     whole_cluster=True,
     emits=NEVER_STOPS,
+    draws=True,
 )

@@ -199,6 +199,7 @@ afs_p = elastic(
     summary="The next device goes to the job that gains most, whatever its length; jobs that ran least come first.",
     differs=_DIFFERS,
     params=AfsPParams,
+    draws=True,
     traits=Traits(
         prior_knowledge="speed by size",
         scheduling_input="run time so far, speed by size",

@@ -181,6 +181,7 @@ class Pollux(GoodputRule):
 pollux = elastic(
     "pollux",
     Pollux,
+    draws=True,
     cites="Qiao et al., OSDI 2021",
     summary="Sizes with the best mean speedup of all jobs, by goodput learned online.",
     differs=(

@@ -12,13 +12,11 @@ from rota.mechanisms.arrays import Floats
 from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.rule import RoundFeatures, RoundJob, ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import Program, Programmed, Solution
+from rota.perf.device_facts import PRICES
 from rota.policies.published.gavel.declare import LpParams, SizeParams, gavel, refuse_with_quirks
 from rota.policies.published.gavel.entries import amount_of, names_of, unknown_names
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
 from rota.policies.published.gavel.least import nothing
-
-PRICES = {"v100": 2.48, "p100": 1.46, "k80": 0.45, "a100": 2.93, "h100": 11.06, "t4": 0.35}
-"""Dollars an hour of one device on demand (Google Cloud, us-central1); a type that is not listed costs 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

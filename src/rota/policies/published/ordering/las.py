@@ -18,6 +18,8 @@ TOLERANCE_GPU_S = 1e-6
 """Tolerance: a queue limit computed as a time and checked as a service may differ by rounding."""
 
 
+NEVER_S = -1e300
+"""A moment before all others that JSON can hold."""
 GEOMETRIC = tuple(600.0 * 2.0**doublings for doublings in range(40))
 """Limits that double: a job of any size passes logarithmically many, and none waits behind much larger ones."""
 FIRST_LIMITS = 16
@@ -95,9 +97,52 @@ class QueueMemo(NamedTuple):
     waited_from_s: float = 0.0
 
 
+class ListMemo(NamedTuple):
+    """A job's queue, and its last stop and start there: what its place in the list of the queue follows from."""
+
+    queue: int
+    entered_s: float
+    stopped_s: float = NEVER_S
+    started_s: float = NEVER_S
+
+
+def place_in_list(job: JobView, memo: ListMemo, now_s: float) -> tuple[ListMemo, tuple[float, ...]]:
+    """The job's place in the list of its queue, as in the authors' simulator.
+
+    There, each queue is a list that is partitioned after every walk: running jobs before waiting ones, both in their
+    order. So a job that starts goes behind those that run already, one that is preempted goes before those that wait
+    already, and one that enters the queue goes to the end, behind waiting jobs for this walk even if it runs. Of jobs
+    that start or stop together, the order before that decides.
+    """
+    entered_s, since_s = memo.entered_s, job.since_s
+    if job.holds:
+        if since_s > entered_s:
+            return memo._replace(started_s=since_s), (0.0, since_s, 0.0, *_place_waiting(memo))
+        if since_s < entered_s == now_s:
+            return memo._replace(started_s=entered_s), (1.0, 1.0, entered_s, 0.0)
+        return memo._replace(started_s=entered_s), (0.0, entered_s, 1.0, 0.0, 0.0, 0.0)
+    if since_s > entered_s and memo.started_s > NEVER_S:
+        memo = memo._replace(stopped_s=since_s)
+    return memo, (1.0, *_place_waiting(memo))
+
+
+def _place_waiting(memo: ListMemo) -> tuple[float, float, float]:
+    """The place among waiting jobs: the last that was preempted first, then those that entered, in order."""
+    if memo.stopped_s > memo.entered_s:
+        return 0.0, -memo.stopped_s, memo.started_s
+    return 1.0, memo.entered_s, 0.0
+
+
 def _remembered(memo: Any) -> QueueMemo | None:
     """A job's memo; from a database or a journal it comes as a list."""
     return memo if memo is None or type(memo) is QueueMemo else QueueMemo(*memo)
+
+
+def _listed(memo: Any) -> ListMemo | None:
+    """A job's memo; from a database or a journal it comes as a list, of an older version without its stop and start."""
+    if memo is None or type(memo) is ListMemo:
+        return memo
+    return ListMemo(*memo) if len(memo) == len(ListMemo._fields) else ListMemo(*memo[:2])
 
 
 def queue_of(job: JobView, now_s: float, thresholds: tuple[float, ...]) -> tuple[QueueMemo, float]:
@@ -141,8 +186,18 @@ class least_attained_service:  # noqa: N801 - named as the policy function that 
 
     def turn(self, job: JobView, now_s: float) -> Turn:
         """The job's place in the order."""
-        memo, until_s = queue_of(job, now_s, self._queues.limits)
-        return Turn((memo.queue, not job.holds, memo.entered_s, job.seq), until_s=until_s, memo=memo)
+        limits = self._queues.limits
+        attained = job.attained_gpu_s(now_s)
+        queue = bisect_right(limits, attained + TOLERANCE_GPU_S)
+        memo = _listed(job.memo)
+        if memo is None or memo.queue != queue:
+            memo = ListMemo(queue, now_s)
+        memo, place = place_in_list(job, memo, now_s)
+        until_s = math.inf
+        if job.progress_rate and job.gpus and queue < len(limits):
+            until_s = later(now_s, (limits[queue] - attained) / job.gpus)
+        passes = job.holds and place[0] == 1.0
+        return Turn((queue, *place, job.seq), until_s=until_s, memo=memo, again=passes)
 
     def ended(self, job: JobView, now_s: float) -> bool:
         """Learn the size of a job that ended."""

@@ -260,6 +260,7 @@ gandiva_fair = selection(
         intrusiveness="checkpoint",
     ),
     params=GandivaFairParams,
+    divides_owners=True,
     differs=(
         "speedups are those of the speed model, not profiled, and the price of a trade is the "
         "next-highest speedup. Jobs are stopped and started between quanta, so that every change costs "

@@ -203,6 +203,7 @@ def _rule(values: ThemisParams, knowledge: Knowledge) -> Themis:
 themis = selection(
     "themis",
     _rule,
+    draws=True,
     cites="Mahajan et al., NSDI 2020",
     summary="Devices are leased; the jobs with the worst finish-time fairness bid for what is free.",
     traits=Traits(

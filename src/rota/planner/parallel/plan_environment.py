@@ -16,11 +16,18 @@ from rota.planner.parallel.model_names import is_planned
 
 
 def plan_variables(
-    job: Job, given: str | None, tasks: Sequence[TaskRank], task: TaskRank, *, address: str, port: int
+    job: Job,
+    given: str | None,
+    tasks: Sequence[TaskRank],
+    task: TaskRank,
+    *,
+    address: str | None = None,
+    port: int | None = None,
 ) -> dict[str, str]:
     """Return the variables for a task of a job that names a model to plan or brings a plan; none for other jobs.
 
     A plan that the job brings is handed over as it is. Otherwise it is the best one on the devices of these tasks.
+    Without an address, torchrun takes it from `MASTER_ADDR` and `MASTER_PORT`, which are then up to the job.
     """
     if given is None and not is_planned(job.model):
         return {}
@@ -28,9 +35,9 @@ def plan_variables(
         f"--nnodes={len(tasks)}",
         f"--node-rank={task.rank}",
         f"--nproc-per-node={max(len(task.devices), 1)}",
-        f"--master-addr={address}",
-        f"--master-port={port}",
     ]
+    if address is not None:
+        torchrun += [f"--master-addr={address}", f"--master-port={port}"]
     found = {"ROTA_TORCHRUN": shlex.join(torchrun)}
     if given is not None:
         return {**found, "ROTA_PLAN": given}

@@ -10,10 +10,10 @@ from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Elastic, Job, JobId, Role
 from rota.core.model.ranks import TaskRank
-from rota.drivers.local.plan_environment import plan_variables
 from rota.files.job import job_file, job_of, launch_of
 from rota.live.intake.planned_models import planned_speeds, within_memory
 from rota.planner.parallel.deployment import planned_speed
+from rota.planner.parallel.plan_environment import plan_variables
 
 CLUSTER = Cluster.uniform(("a100", 16, 8), ("v100", 8, 8))
 

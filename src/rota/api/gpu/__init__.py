@@ -1,0 +1,1 @@
+"""GPUs of the manager's machine: routes and metrics."""

@@ -1,0 +1,1 @@
+"""Admission: mistakes are refused, and defaults set, when an object is applied."""

@@ -1,0 +1,1 @@
+"""Jobs of one cluster sent to the best of several, and elsewhere when a cluster is lost."""

@@ -1,0 +1,1 @@
+"""Data of an installation: the dashboard and the alert rules."""

@@ -1,0 +1,189 @@
+"""Results as tables: each policy with intervals, its differences from the baseline, and ranks across workloads."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rota.experiments.results_folder import JOBS
+from rota.experiments.statistics import (
+    Interval,
+    PairedDifference,
+    RankComparison,
+    compare_ranks,
+    holm,
+    mean_interval,
+    paired,
+    tail_interval,
+)
+from rota.report.named_metrics import USUAL, Direction, NamedMetric, find_metrics
+from rota.scenario import Experiment
+
+if TYPE_CHECKING:
+    import polars
+
+GROUP = ("trace", "cluster", "variant", "load")
+"""What the rows of one mean share, beside the policy; they differ in their seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySummary:
+    """One policy on one workload and load: each metric over the seeds."""
+
+    group: tuple[Any, ...]
+    policy: str
+    seeds: int
+    values: Mapping[str, Interval]
+    against: Mapping[str, PairedDifference]
+    """Each metric against the baseline's on the same workloads."""
+    has_caveat: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentSummary:
+    """All that tables and figures show."""
+
+    experiment: Experiment
+    metrics: tuple[NamedMetric, ...]
+    rows: tuple[PolicySummary, ...]
+    ranks: Mapping[str, RankComparison]
+    """By metric, over all workloads and seeds, each the mean of its loads."""
+    overall: Mapping[str, Mapping[str, PairedDifference]]
+    """By metric and policy: against the baseline over all workloads and seeds, each the mean of its loads."""
+    p_values: Mapping[str, Mapping[str, float | None]]
+    """Of those comparisons, corrected for their number."""
+    notes: tuple[tuple[str, tuple[str, ...]], ...]
+    """Sentences that a reader must know, each with the policies that it is about."""
+    runs: int
+
+
+def summarise(experiment: Experiment, table: polars.DataFrame, out: Path) -> ExperimentSummary:
+    """The summary of an experiment's rows; `out` holds the jobs of its runs."""
+    metrics = find_metrics(experiment.metrics or USUAL)
+    records = table.to_dicts()
+    rows = _rows(experiment, metrics, records, out)
+    overall = {metric.name: _overall(experiment, metric.name, records) for metric in metrics}
+    return ExperimentSummary(
+        experiment=experiment,
+        metrics=metrics,
+        rows=tuple(rows),
+        ranks={metric.name: found for metric in metrics if (found := _ranks(experiment, metric, records)) is not None},
+        overall=overall,
+        p_values={
+            name: dict(zip(found, holm([pair.p_value for pair in found.values()]), strict=True))
+            for name, found in overall.items()
+        },
+        notes=_notes(experiment, records),
+        runs=len(records),
+    )
+
+
+def _rows(
+    experiment: Experiment, metrics: Sequence[NamedMetric], records: Sequence[Mapping[str, Any]], out: Path
+) -> list[PolicySummary]:
+    groups: dict[tuple[Any, ...], dict[str, list[Mapping[str, Any]]]] = {}
+    for record in records:
+        group = tuple(record[name] for name in GROUP)
+        groups.setdefault(group, {}).setdefault(record["policy"], []).append(record)
+    found = []
+    for group, by_policy in groups.items():
+        base = {record["seed"]: record for record in by_policy.get(experiment.reference, [])}
+        for policy, runs in by_policy.items():
+            values = {metric.name: _interval(metric, runs, out) for metric in metrics}
+            against = {} if policy == experiment.reference else {m.name: _against(m.name, runs, base) for m in metrics}
+            found.append(
+                PolicySummary(
+                    group=group,
+                    policy=policy,
+                    seeds=len(runs),
+                    values={name: value for name, value in values.items() if value is not None},
+                    against={name: pair for name, pair in against.items() if pair is not None},
+                    has_caveat=any(run["is_caveat"] for run in runs),
+                )
+            )
+    return found
+
+
+def _interval(metric: NamedMetric, runs: Sequence[Mapping[str, Any]], out: Path) -> Interval | None:
+    values = [run[metric.name] for run in runs if run[metric.name] is not None]
+    if not values:
+        return None
+    if not metric.tail:
+        return mean_interval(values)
+    return tail_interval([_jobs(out, run["key"], metric.tail) for run in runs], metric.quantile)
+
+
+def _jobs(out: Path, key: str, column: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    import polars as pl
+
+    found = pl.read_parquet(out / JOBS / f"{key}.parquet", columns=[column])[column].cast(pl.Float64)
+    return found.fill_null(math.nan).to_numpy()
+
+
+def _against(
+    name: str, runs: Sequence[Mapping[str, Any]], base: Mapping[int, Mapping[str, Any]]
+) -> PairedDifference | None:
+    pairs = [(run[name], base[run["seed"]][name]) for run in runs if run["seed"] in base]
+    pairs = [(ours, theirs) for ours, theirs in pairs if ours is not None and theirs is not None]
+    return paired([ours for ours, _ in pairs], [theirs for _, theirs in pairs]) if pairs else None
+
+
+def _by_workload(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, dict[tuple[Any, ...], float]]:
+    """By policy and workload, the mean over loads: the loads of one seed have the same jobs, so they count once."""
+    values: dict[str, dict[tuple[Any, ...], list[float]]] = {}
+    for record in records:
+        if record[name] is not None:
+            where = (record["trace"], record["cluster"], record["variant"], record["seed"])
+            values.setdefault(record["policy"], {}).setdefault(where, []).append(record[name])
+    most = max((len(loads) for each in values.values() for loads in each.values()), default=0)
+    return {
+        policy: {where: math.fsum(loads) / most for where, loads in each.items() if len(loads) == most}
+        for policy, each in values.items()
+    }
+
+
+def _overall(experiment: Experiment, name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, PairedDifference]:
+    values = _by_workload(name, records)
+    base = values.get(experiment.reference, {})
+    found = {}
+    for policy in experiment.policies:
+        common = [where for where in values.get(policy, {}) if where in base]
+        if policy != experiment.reference and common:
+            found[policy] = paired([values[policy][where] for where in common], [base[where] for where in common])
+    return found
+
+
+def _ranks(experiment: Experiment, metric: NamedMetric, records: Sequence[Mapping[str, Any]]) -> RankComparison | None:
+    values = _by_workload(metric.name, records)
+    if metric.better is Direction.NONE or not all(policy in values for policy in experiment.policies):
+        return None
+    common = [where for where in values[experiment.reference] if all(where in each for each in values.values())]
+    if not common or len(values) < 2:
+        return None
+    return compare_ranks(
+        {policy: [values[policy][where] for where in common] for policy in experiment.policies},
+        low_is_best=metric.better is Direction.LOW,
+    )
+
+
+def _notes(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each sentence once, with the policies whose runs carry it; of notes on single runs, how many carry it."""
+    policies: dict[str, dict[str, None]] = {}
+    count: dict[str, int] = {}
+    for record in records:
+        for _, text in json.loads(record["notes"]):
+            policies.setdefault(text, {})[record["policy"]] = None
+            count[text] = count.get(text, 0) + 1
+    return tuple(
+        (
+            text if count[text] == len(records) else f"{text} ({count[text]:,} of {len(records):,} runs)",
+            () if len(about) == len(experiment.policies) else tuple(about),
+        )
+        for text, about in policies.items()
+    )

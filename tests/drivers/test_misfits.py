@@ -1,0 +1,53 @@
+"""A job that never fits is told by what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders import GIB, job
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import DeviceType, Level, Locality, NodeId
+from rota.drivers.simulator.misfits import why_never_fits
+
+CLUSTER = Cluster(
+    nodes=(
+        *(
+            Node(
+                id=NodeId(f"a{number}"),
+                device_type=DeviceType("a"),
+                devices=4,
+                cpu_milli=8000,
+                memory_bytes=64 * GIB,
+                rack=f"r{number}",
+            )
+            for number in (1, 2)
+        ),
+        Node(id=NodeId("b"), device_type=DeviceType("b"), devices=2, cpu_milli=32000, memory_bytes=16 * GIB, rack="r2"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"gpus": 1, "cpu_milli": 64000}, "64,000 thousandths of CPUs for a task, and no node has more than 32,000"),
+        ({"gpus": 1, "memory_bytes": 65 * GIB}, "bytes of memory for a task"),
+        ({"gpus": 8}, "needs 8 devices on one node for a task, and no node has more than 4"),
+        ({"gpus": 4, "device_types": ("b",)}, "needs 4 devices of type b on one node for a task"),
+        (
+            {"gpus": 4, "cpu_milli": 16000},
+            "4 devices, 16,000 thousandths of CPUs on one node for a task, and no node has",
+        ),
+        ({"workers": 3, "device_types": ("b",)}, "needs 3 devices of type b, and the cluster has 2"),
+        ({"workers": 9}, "needs 9 devices of one type, and the cluster has 8 of 'a', 2 of 'b'"),
+        (
+            {"workers": 8, "locality": Locality(level=Level.RACK, hard=True)},
+            "needs 8 devices in one rack, and no rack has more than 6",
+        ),
+        ({"workers": 11}, "needs 11 devices and can never fit into the cluster (10 devices)"),
+    ],
+)
+def test_reason_names_what_lacks(asked: dict[str, Any], told: str) -> None:
+    assert told in why_never_fits(job("x", **asked), CLUSTER)

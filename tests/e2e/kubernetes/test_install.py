@@ -1,0 +1,110 @@
+"""`rota k8s install`, `upgrade` and `uninstall` on a real API server; the chart's output applies cleanly to it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from drivers.kubernetes.test_install import render
+from e2e.kubernetes.bed import Bed, KubeError
+from managers import ROTA
+from rota.drivers.kubernetes.install.apply import KINDS
+from rota.drivers.kubernetes.install.chart import VALUES
+from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
+from rota.drivers.kubernetes.resources.types import without_rules
+
+pytestmark = pytest.mark.slow
+Json = dict[str, Any]
+NAMESPACE = "elsewhere"
+
+
+def k8s(bed: Bed, verb: str, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [*ROTA, "k8s", verb, "--kubeconfig", str(bed.kubeconfig("admin-token")), "-n", NAMESPACE, *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def there(bed: Bed) -> set[tuple[str, str]]:
+    """What of an installation exists."""
+    found = set()
+    for name, kind in KINDS.items():
+        if not kind.version.startswith("monitoring"):
+            values = bed.admin.items(f"{kind.path(NAMESPACE)}?labelSelector=app.kubernetes.io/part-of=rota")
+            found |= {(name, value["metadata"]["name"]) for value in values}
+    return found
+
+
+@pytest.fixture
+def empty(bed: Bed) -> Iterator[Bed]:
+    """A control plane that gets its own rights and types back afterwards."""
+    yield bed
+    for value in manifests(InstallOptions(release=(1, 20))):
+        if value["kind"] in ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"):
+            bed.admin.make(value)
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
+        try:
+            bed.admin.delete(KINDS[kind].path("", "rota"))
+        except KubeError as error:
+            if error.status != 404:
+                raise
+
+
+def test_install_upgrade_uninstall(empty: Bed) -> None:
+    bed = empty
+    before = k8s(bed, "upgrade", "--no-wait")
+    assert (before.returncode, before.stderr) == (
+        2,
+        f"error: Rota is not installed in namespace {NAMESPACE}; install it with `rota k8s install`\n",
+    )
+    first = k8s(bed, "install", "--no-wait", "--ingress-host", "rota.example", "--monitoring", "--image", "rota:old")
+    assert first.returncode == 0, first.stderr
+    assert "PrometheusRule rota left out: the cluster has no Prometheus operator" in first.stdout
+    options = InstallOptions(namespace=NAMESPACE, ingress_host="rota.example", monitoring=True)
+    wanted = {(each["kind"], each["metadata"]["name"]) for each in manifests(options)}
+    assert wanted - there(bed) == {("ServiceMonitor", "rota"), ("PrometheusRule", "rota")}
+    again = k8s(bed, "install", "--no-wait")
+    assert again.returncode == 2
+    assert "is installed in namespace elsewhere; change it with `rota k8s upgrade`" in again.stderr
+
+    # the settings are the user's, and stay; what is no longer asked for goes
+    settings = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rota"
+    bed.admin.patch(settings, {"data": {"rota.yaml": "policy: las\n"}})
+    second = k8s(bed, "upgrade", "--no-wait", "--image", "rota:new")
+    assert second.returncode == 0, second.stderr
+    assert {"ConfigMap rota stays", "Ingress rota deleted", "Deployment rota applied"} <= set(
+        second.stdout.splitlines()
+    )
+    assert bed.admin.get(settings)["data"] == {"rota.yaml": "policy: las\n"}
+    deployment = bed.admin.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/rota")
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "rota:new"
+    third = k8s(bed, "upgrade", "--no-wait", "--image", "rota:new")
+    assert "Deployment rota unchanged" in third.stdout
+    late = k8s(bed, "upgrade", "--no-wait", "--replicas", "0")
+    assert late.returncode == 2
+
+    queue = {"apiVersion": "rota.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "kept"}, "spec": {}}
+    bed.admin.make(queue)
+    gone = k8s(bed, "uninstall")
+    assert gone.returncode == 0, gone.stderr
+    assert {kind for kind, _ in there(bed)} == {"ConfigMap", "CustomResourceDefinition", "Namespace"}
+    assert bed.admin.get("/apis/rota.dev/v1alpha1/namespaces/default/queues/kept")
+    assert gone.stdout.splitlines()[0] == "ValidatingWebhookConfiguration rota deleted"
+    bed.admin.delete("/apis/rota.dev/v1alpha1/namespaces/default/queues/kept")
+
+
+def test_chart_applies_cleanly_and_a_second_time(empty: Bed) -> None:
+    bed = empty
+    bed.admin.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "charted"}})
+    values = {**VALUES, "ingress": {**VALUES["ingress"], "enabled": True}}
+    for _ in range(2):
+        for value in without_rules(list(yaml.safe_load_all(render(values, "charted")))):  # which 1.20 does not know
+            kind = KINDS[value["kind"]]
+            path = kind.path("charted", value["metadata"]["name"])
+            bed.admin.ask("PATCH", f"{path}?fieldManager=helm&force=true", value, "application/apply-patch+yaml")
+            assert bed.admin.get(path)["metadata"]["name"] == value["metadata"]["name"]
+    for value in yaml.safe_load_all(render(values, "charted")):
+        if value["kind"] != "CustomResourceDefinition":
+            bed.admin.delete(KINDS[value["kind"]].path("charted", value["metadata"]["name"]))

@@ -1,0 +1,70 @@
+"""The loop that bounds the loss of guaranteed jobs, against plants whose interference is known."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rota.drivers.local.gpu.throttle import FLOOR, DutyControl, StepRate
+
+
+def run(factor: float, bound: float, noise: float = 0.01, looks: int = 60, change: float | None = None) -> float:
+    """The part of the time that others get beside a job that loses `factor` for each part; it must keep its bound."""
+    rng = random.Random(1)
+    control = DutyControl(bound=bound)
+    control.note_alone(100.0)
+    kept, duties = [], []
+    for look in range(looks):
+        now = change if change is not None and look >= looks // 2 else factor
+        rate = 100.0 * (1 - now * control.duty) * rng.gauss(1.0, noise)
+        kept.append(rate / 100.0)
+        duties.append(control.update(rate))
+    half = kept[looks // 2 + 5 :]
+    assert sum(half) / len(half) >= bound
+    return sum(duties[-len(half) :]) / len(half)
+
+
+@pytest.mark.parametrize(("factor", "least"), [(0.0, 0.98), (0.1, 0.3), (0.5, 0.05), (1.0, 0.025)])
+@pytest.mark.parametrize("bound", [0.9, 0.95])
+def test_the_bound_holds_and_the_other_job_gets_most_of_what_is_left(factor: float, least: float, bound: float) -> None:
+    assert run(factor, bound) >= least
+
+
+def test_it_follows_when_the_interference_changes() -> None:
+    assert run(0.6, 0.95, change=0.05, looks=200) > 0.5
+    assert run(0.05, 0.95, change=0.6, looks=200) < 0.1
+
+
+def test_a_loss_above_the_bound_cuts_at_once_but_never_to_nothing() -> None:
+    control = DutyControl(bound=0.95, duty=0.8)
+    control.note_alone(100.0)
+
+    assert control.update(60.0) <= 0.8 * 0.6
+    for _ in range(20):
+        control.update(10.0)
+    assert control.duty == FLOOR
+
+
+def test_a_loss_that_comes_suddenly_is_cut_before_its_cause_is_learned() -> None:
+    control = DutyControl(bound=0.95, duty=0.8, factor=0.05, alone=100.0)
+
+    assert control.update(90.0) == pytest.approx(0.8 * 0.6)
+
+
+def test_without_a_speed_alone_nothing_changes() -> None:
+    control = DutyControl(bound=0.95, duty=0.3)
+
+    assert control.update(50.0) == 0.3
+
+
+def test_the_rate_is_that_of_the_last_seconds_and_a_new_start_begins_again() -> None:
+    rate = StepRate()
+    assert rate.rate is None
+    for second in range(10):
+        rate.add(float(second), 10.0 * second if second < 5 else 50.0 + 20.0 * (second - 5))
+    assert rate.rate == pytest.approx(20.0)
+    rate.add(10.0, 3.0)
+    assert rate.rate is None
+    rate.add(11.0, 8.0)
+    assert rate.rate == 5.0
