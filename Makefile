@@ -97,13 +97,16 @@ bench: setup ## measure the speed
 reproductions: setup ## measure published results and write docs/reference/reproductions.md; ONLY="elastic stages" for some, RESUME=1 to continue
 	@$(BIN)/python tools/reproduce.py $(if $(RESUME),--resume) $(ONLY)
 
-truth: setup ## forecasts and simulations against what happened, on live managers and hollow nodes; writes docs/explain/truth.md; 20 minutes
+truth: setup ## forecasts and simulations against what happened, on live managers and hollow nodes; writes docs/explain/truth.md; 40 minutes
 	@$(BIN)/python bench/truth.py
-	@$(BIN)/python bench/truth.py --kubernetes --jobs 60 --past 20 --scale 0.5
+	@$(BIN)/python bench/truth.py --kubernetes --jobs 60 --past 20 --after 10 --scale 0.5
+	@$(BIN)/python bench/truth.py --floor
+	@if [ -n "$$ROTA_DATA" ]; then $(BIN)/python bench/truth.py --traces; fi
 	@$(BIN)/python bench/truth.py --page
 
 truth-gpu: setup ## the same with real trainings on this machine's GPU; 8 minutes
 	@$(BIN)/python bench/truth.py --gpu
+	@$(BIN)/python bench/truth.py --page
 
 golden: setup ## regenerate the golden journals; explain each difference in the commit
 	$(BIN)/python -m pytest tests/golden --regenerate

@@ -42,7 +42,7 @@ SMOOTH = 0.25
 """Width of the normal distribution around each deviation, relative to their spread."""
 LEAST_SPREAD = 0.01
 IMPUTED = -1
-"""The run by whose numbers the lengths of running jobs are drawn."""
+"""The run by whose numbers the lengths of running jobs are drawn, around the centres as they are expected."""
 BELIEVED = 6.0
 """How many samples count for a declaration to be believed in full."""
 REACH = 2.0
@@ -181,6 +181,8 @@ class _Mixture:
         """Return the centre in a run, of jobs that declare so much."""
         common = COMMON * normal_at(uniforms(run, "common")[0])
         centre = self.centre + math.fsum(each.shift(declared) for each in self.beliefs)
+        if run == IMPUTED:
+            return centre
         return centre + common + self.unsure * normal_at(uniforms(run, self.key)[0])
 
     def draw(self, middle: float, share: float, place: float) -> float:
