@@ -168,3 +168,10 @@ def test_refused_settings_leave_no_folder(
     assert (code, error.count("\n")) == (2, 1), error
     assert said in error
     assert not home.exists()
+
+
+def test_on_and_off_need_no_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "rota.yaml"
+    path.write_text("isolation: off\ncgroups: on\ngpu_suspend: off\n")
+
+    assert read_up_file(path) == {"isolation": "off", "cgroups": "on", "gpu_suspend": "off"}

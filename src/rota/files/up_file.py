@@ -25,6 +25,14 @@ Rate = Annotated[float, Field(gt=0, le=1e6)]
 Most = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
+def _switch(value: object) -> object:
+    """The words `on` and `off`, which YAML takes for truth values."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+Switch = BeforeValidator(_switch)
+
+
 class LimitsPart(FileModel):
     """What each caller may take; rates and numbers are for each token."""
 
@@ -106,14 +114,14 @@ class GpuPart(FileModel):
     """How GPUs are watched, limited and shared."""
 
     nvml: Path | None = None
-    memory_limit: Literal["end", "off"] = "end"
+    memory_limit: Annotated[Literal["end", "off"], Switch] = "end"
     memory_grace: Seconds = 5.0
     sample: Annotated[Seconds, Field(le=3600)] = 1.0
     energy_price: PerKwh | None = None
     currency: Annotated[str, Field(max_length=8)] = ""
     carbon: PerKwh | None = None
     idle: IdlePart = IdlePart()
-    mps: Literal["off", "packed", "all"] = "off"
+    mps: Annotated[Literal["off", "packed", "all"], Switch] = "off"
     bound: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
@@ -134,12 +142,12 @@ class UpFile(FileModel):
     database: Text | None = None
     run_as: Annotated[Text | Named | None, BeforeValidator(_named)] = None
     accounts: Annotated[Text | Named | None, BeforeValidator(_named)] = None
-    isolation: Literal["auto", "on", "off"] = "auto"
+    isolation: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     seccomp: Annotated[bool, Field(strict=True)] = False
     scratch: Bytes | None = None
     max_processes: Annotated[int, Field(strict=True, ge=16, le=1 << 22)] = 4096
     device_nodes: Text | None = None
-    gpu_suspend: Literal["auto", "off"] = "auto"
+    gpu_suspend: Annotated[Literal["auto", "off"], Switch] = "auto"
     task_env: Annotated[dict[Text, str] | None, BeforeValidator(_variables)] = None
     keep: Annotated[Seconds, Field(gt=0)] = 30 * 86400.0
     estimate_bound: Annotated[float, Field(ge=0)] = 0.25
@@ -148,7 +156,7 @@ class UpFile(FileModel):
     oidc: Path | None = None
     url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
     trust_proxy: Annotated[bool, Field(strict=True)] = False
-    cgroups: Literal["auto", "on", "off"] = "auto"
+    cgroups: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     tls_cert: Path | None = None
     tls_key: Path | None = None
     log_format: Literal["text", "json"] = "text"
