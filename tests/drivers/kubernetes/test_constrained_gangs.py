@@ -17,7 +17,7 @@ from e2e.kubernetes.random_pods import CopyOf, copy_of
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.filters.assignment import assume
 from rota.drivers.kubernetes.filters.verdict import judge
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.gangs.gang import Gang, Stage
 from rota.drivers.kubernetes.objects.nodes import node_seen
 from rota.drivers.kubernetes.objects.pods import Pod, pod_of
@@ -59,7 +59,7 @@ def with_uids(case: CopyOf) -> CopyOf:
     return case
 
 
-def volumes_into(world: World, case: CopyOf) -> None:
+def volumes_into(world: FilterState, case: CopyOf) -> None:
     for each in case.others:
         meta = each["metadata"]
         match each["kind"]:
@@ -105,7 +105,7 @@ def fits(case: CopyOf, nodes: dict[str, str]) -> bool:
 
 
 def _in_order(case: CopyOf, pods: Sequence[Pod], nodes: dict[str, str]) -> bool:
-    world = World()
+    world = FilterState()
     for node in case.nodes:
         facts = node_seen(node, USUAL).facts
         assert facts is not None
