@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.kubernetes.objects import pod_object
+from rota.core.messages.events import NodeOccupied
+from rota.core.model.job import NodeId
+from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.objects.pod_resources import other_resources, requests_of
+from rota.drivers.kubernetes.objects.pods import pod_of
+from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
 
@@ -61,6 +67,19 @@ def test_a_pod_requests_the_most_that_runs_at_one_time(starts: list[tuple[int, b
 )
 def test_cpus_as_the_kubelet_counts_them(spec: Json, status: Json, cpu: int) -> None:
     assert requests_of({"containers": [container("main", 2)], **spec}, status)["cpu"] == cpu
+
+
+def test_growth_of_a_pod_with_a_slot_counts_until_it_shrinks_again() -> None:
+    occupancy = Occupancy()
+
+    def seen(cpu: int) -> list[NodeOccupied]:
+        spec = {"nodeName": "n1", "containers": [container("main", cpu)]}
+        occupancy.count_growth(pod_of(pod_object(spec=spec), ClusterSettings()), 2000, 0)
+        return occupancy.news(["n1"])
+
+    assert seen(2) == []
+    assert seen(5) == [NodeOccupied(NodeId("n1"), 0, 3000, 0)]
+    assert seen(1) == [NodeOccupied(NodeId("n1"), 0, 0, 0)]
 
 
 def test_other_resources_are_those_that_nothing_else_counts() -> None:

@@ -134,6 +134,23 @@ def made_by(version: str, kind: str) -> Json:
     return value
 
 
+def with_volume(name: str, provisioner: str) -> list[Json]:
+    """A pod with a claim that waits for it; a volume is there unless one can be made."""
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+    storage = {"storage": "1Gi"}
+    common: Json = {"accessModes": ["ReadWriteOnce"], "storageClassName": name}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}}
+    mounts = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
+    there = {**volume, "spec": {**common, "capacity": storage, "hostPath": {"path": "/tmp"}}}
+    return [
+        {**kind, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"},
+        *([there] if provisioner.endswith("/no-provisioner") else []),
+        {**claim, "spec": {**common, "resources": {"requests": storage}}},
+        pod(f"volume-{name}", 0, volumes=mounts),
+    ]
+
+
 def is_use(request: Json, right: Right) -> bool:
     """Whether a request needed a right."""
     about = request.get("objectRef", {})
@@ -168,6 +185,11 @@ def test_every_printed_right_is_used(
     for kind in ("Queue", "Topology", "SchedulingPolicy"):
         managed.admin.make({**own, "kind": kind, "spec": {"linger": "5s"} if kind == "SchedulingPolicy" else {}})
     managed.admin.make(pod("grouped", 0, labels={"rota.dev/pod-group": "group"}))
+    for note in ("scheduling.k8s.io/group-name", "pod-group-name"):
+        managed.admin.make(pod(note.replace(".", "-").replace("/", "-"), 0, notes={note: "theirs"}))
+    for name, provisioner in (("there", "kubernetes.io/no-provisioner"), ("made", "example.com/maker")):
+        for value in with_volume(name, provisioner):
+            managed.admin.make(value)
     managed.admin.make(job("ends", 1, 1, notes={"rota.dev/time-limit": "1"}))
     managed.admin.make(pod("waits", 8))
     managed.admin.make(pod("is-told-why", 8))

@@ -20,7 +20,7 @@ from rota.core.model.placement import Placement
 from rota.core.state.state import State
 from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
 from rota.drivers.kubernetes.api.client import Api
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.gangs.binder import Binder
 from rota.drivers.kubernetes.gangs.claims_check import ClaimsCheck, RepairCount
 from rota.drivers.kubernetes.gangs.context import DriverContext, EventSink, Report
@@ -94,7 +94,7 @@ class KubernetesDriver:
         """Jobs that this Rota has started: their bound pods stay its own if the scheduler's name changes."""
         self.occupancy = Occupancy()
         self._headroom = Headroom()
-        self.world = World()
+        self.world = FilterState()
         places = PodPlaces(self._headroom, self.world)
         self.node_cache = NodeCache(settings, self.occupancy, self._headroom, self.world)
         self.gang_index = GangIndex(self.occupancy, places)

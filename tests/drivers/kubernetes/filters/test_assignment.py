@@ -13,7 +13,7 @@ from drivers.kubernetes.filters.worlds import pods, worlds
 from rota.drivers.kubernetes.filters.assignment import assign, assume
 from rota.drivers.kubernetes.filters.facts import HostPort, NodeFacts, PodFacts, PodNeeds
 from rota.drivers.kubernetes.filters.verdict import judge
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 
 
 class Slots:
@@ -32,7 +32,7 @@ class Slots:
         self._left[node] += 1
 
 
-def suits(gang: Sequence[PodFacts], names: Sequence[str], world: World) -> bool:
+def suits(gang: Sequence[PodFacts], names: Sequence[str], world: FilterState) -> bool:
     """Whether pods placed one after the other each find their node suited."""
     done: list[PodFacts] = []
     try:
@@ -50,7 +50,7 @@ def suits(gang: Sequence[PodFacts], names: Sequence[str], world: World) -> bool:
 
 @given(st.tuples(*(pods(f"new{number}") for number in range(3))), worlds(), st.integers(1, 3))
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_an_assignment_is_found_if_there_is_one(gang: tuple[PodFacts, ...], world: World, each: int) -> None:
+def test_an_assignment_is_found_if_there_is_one(gang: tuple[PodFacts, ...], world: FilterState, each: int) -> None:
     names = sorted(world.nodes)
     there = [(pod.uid, node.name) for pod, node in world.placed()]
 
@@ -67,7 +67,7 @@ def test_an_assignment_is_found_if_there_is_one(gang: tuple[PodFacts, ...], worl
 
 
 def test_large_gang_with_a_host_port_gets_a_node_for_each_pod() -> None:
-    world = World()
+    world = FilterState()
     for number in range(40):
         world.put_node(NodeFacts(name=f"n{number}", labels={}))
     needs = PodNeeds(ports=(HostPort(8080),))

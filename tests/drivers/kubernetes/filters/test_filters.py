@@ -12,17 +12,17 @@ from rota.drivers.kubernetes.filters.protocol import Filter
 from rota.drivers.kubernetes.filters.resources import free_amounts
 from rota.drivers.kubernetes.filters.spread import spread_evenly
 from rota.drivers.kubernetes.filters.verdict import FILTERS, judge, summary, verdicts
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 
 MANY = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def suited(one: Filter, pod: PodFacts, world: World) -> set[str]:
+def suited(one: Filter, pod: PodFacts, world: FilterState) -> set[str]:
     test = one(pod, world)
     return {name for name, node in world.nodes.items() if test is None or test(node) is None}
 
 
-def selects(term: AffinityTerm, owner: PodFacts, pod: PodFacts, world: World) -> bool:
+def selects(term: AffinityTerm, owner: PodFacts, pod: PodFacts, world: FilterState) -> bool:
     if term.selector is None:
         return False
     named = set(term.namespaces)
@@ -39,7 +39,7 @@ def together(key: str, one: NodeFacts, other: NodeFacts) -> bool:
 
 @given(pods(), worlds())
 @MANY
-def test_ports_are_free_where_no_pod_listens(pod: PodFacts, world: World) -> None:
+def test_ports_are_free_where_no_pod_listens(pod: PodFacts, world: FilterState) -> None:
     def clash(node: str) -> bool:
         return any(
             (mine.port, mine.protocol) == (theirs.port, theirs.protocol)
@@ -54,7 +54,7 @@ def test_ports_are_free_where_no_pod_listens(pod: PodFacts, world: World) -> Non
 
 @given(pods(), worlds())
 @MANY
-def test_amounts_of_all_pods_of_a_node_stay_within_it(pod: PodFacts, world: World) -> None:
+def test_amounts_of_all_pods_of_a_node_stay_within_it(pod: PodFacts, world: FilterState) -> None:
     def total(node: str) -> int:
         there = [pod, *world.on(node)]
         return sum(amount for each in there for _, amount in each.needs.amounts)
@@ -65,7 +65,7 @@ def test_amounts_of_all_pods_of_a_node_stay_within_it(pod: PodFacts, world: Worl
 
 @given(pods(), worlds())
 @MANY
-def test_affinity_wants_a_pod_of_all_terms_near(pod: PodFacts, world: World) -> None:
+def test_affinity_wants_a_pod_of_all_terms_near(pod: PodFacts, world: FilterState) -> None:
     terms = pod.needs.affinity
     there = list(world.placed())
     matching = [(other, at) for other, at in there if all(selects(term, pod, other, world) for term in terms)]
@@ -82,7 +82,7 @@ def test_affinity_wants_a_pod_of_all_terms_near(pod: PodFacts, world: World) -> 
 
 @given(pods(), worlds())
 @MANY
-def test_anti_affinity_holds_in_both_directions(pod: PodFacts, world: World) -> None:
+def test_anti_affinity_holds_in_both_directions(pod: PodFacts, world: FilterState) -> None:
     def mine(node: NodeFacts) -> bool:
         return any(
             together(term.topology_key, node, at) and selects(term, pod, other, world)
@@ -104,7 +104,7 @@ def test_anti_affinity_holds_in_both_directions(pod: PodFacts, world: World) -> 
 
 @given(pods(), worlds())
 @MANY
-def test_spread_keeps_every_place_near_the_emptiest(pod: PodFacts, world: World) -> None:
+def test_spread_keeps_every_place_near_the_emptiest(pod: PodFacts, world: FilterState) -> None:
     def suits(name: str) -> bool:
         keys = [each.topology_key for each in pod.needs.spread]
         counted = [node for node in world.nodes.values() if all(key in node.labels for key in keys)]
@@ -130,7 +130,7 @@ def test_spread_keeps_every_place_near_the_emptiest(pod: PodFacts, world: World)
 
 @given(pods(), worlds())
 @MANY
-def test_verdict_is_that_of_all_filters(pod: PodFacts, world: World) -> None:
+def test_verdict_is_that_of_all_filters(pod: PodFacts, world: FilterState) -> None:
     found = verdicts(pod, world, world.nodes)
 
     assert {name for name, words in found.items() if words is None} == set.intersection(

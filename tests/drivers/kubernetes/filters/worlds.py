@@ -13,7 +13,7 @@ from rota.drivers.kubernetes.filters.facts import (
     SpreadConstraint,
 )
 from rota.drivers.kubernetes.filters.selectors import LabelRule, Selector
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 
 ZONE, HOST = "zone", "host"
 
@@ -89,9 +89,9 @@ def pods(draw: st.DrawFn, name: str = "new") -> PodFacts:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def worlds(draw: st.DrawFn) -> FilterState:
     """Some nodes with pods on them."""
-    world = World()
+    world = FilterState()
     world.namespaces.update({"one": {"team": "x"}, "two": {}})
     for number in range(draw(st.integers(1, 4))):
         places = {HOST: f"n{number}"}

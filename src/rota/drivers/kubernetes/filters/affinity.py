@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from rota.drivers.kubernetes.filters.facts import AffinityTerm, NodeFacts, PodFacts
 from rota.drivers.kubernetes.filters.protocol import NodeTest
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 
 Place = tuple[str, str]
 """A topology key and its value."""
 
 
-def term_selects(term: AffinityTerm, owner: PodFacts, pod: PodFacts, world: World) -> bool:
+def term_selects(term: AffinityTerm, owner: PodFacts, pod: PodFacts, world: FilterState) -> bool:
     """Whether a term of one pod selects another pod."""
     if term.selector is None or not term.selector.selects(pod.labels):
         return False
@@ -29,7 +29,7 @@ def term_selects(term: AffinityTerm, owner: PodFacts, pod: PodFacts, world: Worl
     return wanted is not None and wanted.selects(world.namespaces.get(pod.namespace, {}))
 
 
-def near_selected(pod: PodFacts, world: World) -> NodeTest | None:
+def near_selected(pod: PodFacts, world: FilterState) -> NodeTest | None:
     """Return the test of required pod affinity; None if the pod has none."""
     terms = pod.needs.affinity
     if not terms:
@@ -56,7 +56,7 @@ def near_selected(pod: PodFacts, world: World) -> NodeTest | None:
     return test
 
 
-def away_from_selected(pod: PodFacts, world: World) -> NodeTest | None:
+def away_from_selected(pod: PodFacts, world: FilterState) -> NodeTest | None:
     """Return the test of the pod's own anti-affinity; None if it has none."""
     terms = pod.needs.anti_affinity
     if not terms:
@@ -70,7 +70,7 @@ def away_from_selected(pod: PodFacts, world: World) -> NodeTest | None:
     return _outside(taken, "a pod that its anti-affinity excludes is near")
 
 
-def away_from_guarding(pod: PodFacts, world: World) -> NodeTest | None:
+def away_from_guarding(pod: PodFacts, world: FilterState) -> NodeTest | None:
     """Return the test of the anti-affinity of pods that are there; None if no term of theirs selects this pod."""
     taken: set[Place] = set()
     for other, node in world.guarding():

@@ -14,7 +14,7 @@ from rota.drivers.kubernetes.filters.facts import PodFacts
 from rota.drivers.kubernetes.filters.verdict import judge
 from rota.drivers.kubernetes.filters.volume_facts import Promise
 from rota.drivers.kubernetes.filters.volumes import promises_on
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 
 SEARCHED_IN_FULL = 6
 """Pods of a gang whose every assignment may be tried."""
@@ -36,7 +36,7 @@ class Room(Protocol):
 
 
 @contextmanager
-def assumed(pod: PodFacts, node: str, world: World) -> Iterator[None]:
+def assumed(pod: PodFacts, node: str, world: FilterState) -> Iterator[None]:
     """Count a pod and what its claims are promised on a node for a while."""
     keys = assume(pod, node, world)
     try:
@@ -47,7 +47,7 @@ def assumed(pod: PodFacts, node: str, world: World) -> Iterator[None]:
         world.take(pod.uid)
 
 
-def assume(pod: PodFacts, node: str, world: World) -> tuple[tuple[str, str], ...]:
+def assume(pod: PodFacts, node: str, world: FilterState) -> tuple[tuple[str, str], ...]:
     """Count a pod on a node, and promise its claims what they get there; return the claims that were promised it."""
     promises = promises_to(pod, node, world)
     world.volumes.promise(promises, node)
@@ -56,7 +56,7 @@ def assume(pod: PodFacts, node: str, world: World) -> tuple[tuple[str, str], ...
     return tuple(each.claim for each in promises)
 
 
-def promises_to(pod: PodFacts, node: str, world: World) -> tuple[Promise, ...]:
+def promises_to(pod: PodFacts, node: str, world: FilterState) -> tuple[Promise, ...]:
     """Return what the unbound volume claims of a pod get on a node."""
     if not pod.needs.volumes or node not in world.nodes:
         return ()
@@ -65,8 +65,8 @@ def promises_to(pod: PodFacts, node: str, world: World) -> tuple[Promise, ...]:
     return promises_on(known, world.nodes[node], world.volumes) or ()
 
 
-class _Search:
-    def __init__(self, pods: Sequence[PodFacts], world: World, room: Room) -> None:
+class _AssignmentSearch:
+    def __init__(self, pods: Sequence[PodFacts], world: FilterState, room: Room) -> None:
         self._pods = pods
         self._world = world
         self._room = room
@@ -105,10 +105,10 @@ class _Search:
         return False
 
 
-def assign(pods: Sequence[PodFacts], world: World, room: Room) -> list[str] | None:
+def assign(pods: Sequence[PodFacts], world: FilterState, room: Room) -> list[str] | None:
     """Return a node for each pod that suits it beside the others; None if no such nodes were found."""
     version = world.version
-    search = _Search(pods, world, room)
+    search = _AssignmentSearch(pods, world, room)
     try:
         return search.found if search.run() else None
     finally:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rota.drivers.kubernetes.filters.facts import NodeFacts, PodFacts
 from rota.drivers.kubernetes.filters.protocol import NodeTest
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 
 
-def free_ports(pod: PodFacts, world: World) -> NodeTest | None:
+def free_ports(pod: PodFacts, world: FilterState) -> NodeTest | None:
     """Return the test whether a node's ports are free; None if the pod uses none."""
     wanted = pod.needs.ports
     if not wanted:

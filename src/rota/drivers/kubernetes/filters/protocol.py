@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from rota.drivers.kubernetes.filters.facts import NodeFacts, PodFacts
 
 if TYPE_CHECKING:
-    from rota.drivers.kubernetes.filters.world import World
+    from rota.drivers.kubernetes.filters.world import FilterState
 
 NodeTest = Callable[[NodeFacts], str | None]
 """Why a node does not suit a pod, in words; None if it does."""
@@ -17,5 +17,5 @@ NodeTest = Callable[[NodeFacts], str | None]
 class Filter(Protocol):
     """One kind of constraint."""
 
-    def __call__(self, pod: PodFacts, world: World) -> NodeTest | None:
+    def __call__(self, pod: PodFacts, world: FilterState) -> NodeTest | None:
         """Return the test of a node for a pod; None if no node could fail it. A test holds until the world changes."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from rota.core.model.labels import is_met
 from rota.drivers.kubernetes.filters.facts import NodeFacts, PodFacts, SpreadConstraint
 from rota.drivers.kubernetes.filters.protocol import NodeTest
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 
 
-def spread_evenly(pod: PodFacts, world: World) -> NodeTest | None:
+def spread_evenly(pod: PodFacts, world: FilterState) -> NodeTest | None:
     """Return the test of all spread constraints; None if the pod has none."""
     constraints = pod.needs.spread
     if not constraints:
@@ -37,7 +37,7 @@ def _least(by_place: Mapping[str, int], constraint: SpreadConstraint) -> int:
     return 0 if len(by_place) < constraint.min_domains else min(by_place.values(), default=0)
 
 
-def _counts(pod: PodFacts, constraint: SpreadConstraint, keys: tuple[str, ...], world: World) -> dict[str, int]:
+def _counts(pod: PodFacts, constraint: SpreadConstraint, keys: tuple[str, ...], world: FilterState) -> dict[str, int]:
     """Selected pods by place, over the nodes that count."""
     found: dict[str, int] = {}
     for node in world.nodes.values():

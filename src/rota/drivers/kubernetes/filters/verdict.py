@@ -12,7 +12,7 @@ from rota.drivers.kubernetes.filters.protocol import Filter, NodeTest
 from rota.drivers.kubernetes.filters.resources import free_amounts
 from rota.drivers.kubernetes.filters.spread import spread_evenly
 from rota.drivers.kubernetes.filters.volumes import reachable_volumes
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 
 FILTERS: tuple[Filter, ...] = (
     free_amounts,
@@ -25,7 +25,7 @@ FILTERS: tuple[Filter, ...] = (
 )
 
 
-def judge(pod: PodFacts, world: World) -> NodeTest | None:
+def judge(pod: PodFacts, world: FilterState) -> NodeTest | None:
     """Return the test of all filters for a pod; None if every node passes it."""
     tests = [found for each in FILTERS if (found := each(pod, world)) is not None]
     if not tests:
@@ -37,7 +37,7 @@ def judge(pod: PodFacts, world: World) -> NodeTest | None:
     return test
 
 
-def verdicts(pod: PodFacts, world: World, nodes: Iterable[str]) -> dict[str, str | None]:
+def verdicts(pod: PodFacts, world: FilterState, nodes: Iterable[str]) -> dict[str, str | None]:
     """Return for each of these nodes why it does not suit a pod; None for those that do."""
     test = judge(pod, world)
     if test is None:

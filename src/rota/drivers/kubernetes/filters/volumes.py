@@ -12,7 +12,7 @@ from rota.core.model.labels import is_met
 from rota.drivers.kubernetes.filters.facts import NodeFacts, PodFacts
 from rota.drivers.kubernetes.filters.protocol import NodeTest
 from rota.drivers.kubernetes.filters.volume_facts import NO_PROVISIONER, Promise, Volume, VolumeBook, VolumeClaim
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 
 _ZONES = (
     "topology.kubernetes.io/zone",
@@ -23,7 +23,7 @@ _ZONES = (
 ONE_POD = "ReadWriteOncePod"
 
 
-def reachable_volumes(pod: PodFacts, world: World) -> NodeTest | None:
+def reachable_volumes(pod: PodFacts, world: FilterState) -> NodeTest | None:
     """Return the test of a pod's claims; None if it has none."""
     if not pod.needs.volumes:
         return None
@@ -52,7 +52,7 @@ def _always(words: str) -> NodeTest:
     return lambda node: words
 
 
-def _fault(claim: VolumeClaim, pod: PodFacts, world: World) -> str:
+def _fault(claim: VolumeClaim, pod: PodFacts, world: FilterState) -> str:
     """What keeps a claim from being used on any node; empty if nothing does."""
     named = f"PersistentVolumeClaim {claim.name}"
     if claim.ending:
@@ -69,7 +69,7 @@ def _fault(claim: VolumeClaim, pod: PodFacts, world: World) -> str:
     return ""
 
 
-def _is_in_use(claim: VolumeClaim, pod: PodFacts, world: World) -> bool:
+def _is_in_use(claim: VolumeClaim, pod: PodFacts, world: FilterState) -> bool:
     return any(
         other.uid != pod.uid and other.namespace == claim.namespace and claim.name in other.needs.volumes
         for other, _ in world.placed()
@@ -151,7 +151,7 @@ def _makeable(claim: VolumeClaim, node: NodeFacts, book: VolumeBook) -> bool:
     return is_met(kind.topologies, dict(node.labels))
 
 
-def _too_many(pod: PodFacts, claims: list[VolumeClaim], node: NodeFacts, world: World) -> str | None:
+def _too_many(pod: PodFacts, claims: list[VolumeClaim], node: NodeFacts, world: FilterState) -> str | None:
     """Whether a node would have to attach more volumes of a driver than it can."""
     book = world.volumes
     limits = book.limits.get(node.name)

@@ -9,7 +9,7 @@ from rota.drivers.kubernetes.filters.facts import NodeFacts, PodFacts
 from rota.drivers.kubernetes.filters.volume_facts import VolumeBook
 
 
-class World:
+class FilterState:
     """Facts about the cluster. `version` grows with every change that may matter to a filter."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.api.informer import Informer
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.objects.volume_objects import claim_of, kind_of, limits_of, volume_of
 
@@ -18,7 +18,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Kept(Protocol):
+class FactTable(Protocol):
     """One kind of object in the world."""
 
     def put(self, value: Json) -> None:
@@ -31,7 +31,7 @@ class Kept(Protocol):
         """Forget all objects."""
 
 
-class KeptTable(Generic[K, V]):
+class FactsByKey(Generic[K, V]):
     """Objects in a table of the world, by key."""
 
     def __init__(self, table: dict[K, V], key: Callable[[Json], K], read: Callable[[Json], V]) -> None:
@@ -67,15 +67,15 @@ def _labels(value: Json) -> dict[str, str]:
 class ClusterFacts:
     """The informers of these objects. They start with the term, before the first job is announced."""
 
-    def __init__(self, api: Api, world: World) -> None:
+    def __init__(self, api: Api, world: FilterState) -> None:
         self._world = world
         book = world.volumes
-        tables: dict[str, Kept] = {
-            "/api/v1/namespaces": KeptTable(world.namespaces, _name, _labels),
-            "/api/v1/persistentvolumes": KeptTable(book.volumes, _name, volume_of),
-            "/api/v1/persistentvolumeclaims": KeptTable(book.claims, _full_name, claim_of),
-            "/apis/storage.k8s.io/v1/storageclasses": KeptTable(book.kinds, _name, kind_of),
-            "/apis/storage.k8s.io/v1/csinodes": KeptTable(book.limits, _name, limits_of),
+        tables: dict[str, FactTable] = {
+            "/api/v1/namespaces": FactsByKey(world.namespaces, _name, _labels),
+            "/api/v1/persistentvolumes": FactsByKey(book.volumes, _name, volume_of),
+            "/api/v1/persistentvolumeclaims": FactsByKey(book.claims, _full_name, claim_of),
+            "/apis/storage.k8s.io/v1/storageclasses": FactsByKey(book.kinds, _name, kind_of),
+            "/apis/storage.k8s.io/v1/csinodes": FactsByKey(book.limits, _name, limits_of),
         }
         self.informers = [self._informer(api, path, kept) for path, kept in tables.items()]
 
@@ -84,7 +84,7 @@ class ClusterFacts:
         for informer in self.informers:
             await informer.begin()
 
-    def _informer(self, api: Api, path: str, kept: Kept) -> Informer:
+    def _informer(self, api: Api, path: str, kept: FactTable) -> Informer:
         def listed(values: list[Json]) -> None:
             kept.clear()
             for value in values:

@@ -54,7 +54,11 @@ class GangIndex:
         gang.members[pod.uid] = pod
         if pod.holds or pod.phase.is_over or pod.uid not in gang.assigned:
             self._places.see(pod)
-        if not gang.is_counted(pod.uid):
+        slot = gang.assigned.get(pod.uid)
+        if slot is not None and gang.job is not None and slot.task.role < len(gang.job.roles):
+            role = gang.job.roles[slot.task.role]
+            self._occupancy.count_growth(pod, role.cpu_milli, role.memory_bytes)
+        elif not gang.is_counted(pod.uid):
             self._occupancy.count(pod)
         self.touch(gang)
 

@@ -20,7 +20,7 @@ from rota.drivers.kubernetes.filters.affinity import away_from_guarding
 from rota.drivers.kubernetes.filters.assignment import assign, assumed
 from rota.drivers.kubernetes.filters.facts import NO_NEEDS, PodFacts
 from rota.drivers.kubernetes.filters.verdict import judge, summary, verdicts
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.gangs.context import DriverContext
 from rota.drivers.kubernetes.gangs.gang import Gang, Stage
 from rota.drivers.kubernetes.gangs.room import EVERYWHERE, InventoryRoom, cells_of, members
@@ -53,7 +53,7 @@ class Narrowing:
         self._changes = 0
 
     @property
-    def _world(self) -> World:
+    def _world(self) -> FilterState:
         return self._context.places.world
 
     def note_change(self) -> None:
@@ -216,7 +216,7 @@ class Narrowing:
         return f"no nodes suit its {len(pods)} pods together"
 
 
-def _words(pod: PodFacts, name: str, world: World) -> str | None:
+def _words(pod: PodFacts, name: str, world: FilterState) -> str | None:
     test = judge(pod, world)
     node = world.nodes.get(name)
     if node is None or test is None:

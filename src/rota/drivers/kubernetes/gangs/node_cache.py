@@ -17,7 +17,7 @@ from rota.core.messages.events import (
 from rota.core.model.cluster import Node
 from rota.core.model.job import NodeId
 from rota.core.state.state import State
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.objects.nodes import NodeSeen, planned_node
@@ -31,10 +31,10 @@ class NodeCache:
     """The known form of each node, and the form last reported to the engine."""
 
     def __init__(
-        self, settings: ClusterSettings, occupancy: Occupancy, headroom: Headroom, world: World | None = None
+        self, settings: ClusterSettings, occupancy: Occupancy, headroom: Headroom, world: FilterState | None = None
     ) -> None:
         self._settings = settings
-        self._world = World() if world is None else world
+        self._world = FilterState() if world is None else world
         self._headroom = headroom
         self._occupancy = occupancy
         planned = settings.planned()

@@ -33,6 +33,17 @@ class Occupancy:
             self._counted[pod.uid] = entry
             self._shift(*entry, 1)
 
+    def count_growth(self, pod: Pod, cpu_milli: int, memory_bytes: int) -> None:
+        """Count what a pod with a slot has been given beyond its slot, by a resize in place."""
+        wants = pod.wants
+        grown = (0, max(wants.cpu_milli - cpu_milli, 0), max(wants.memory_bytes - memory_bytes, 0))
+        if not pod.holds or pod.node is None or grown == _NOTHING:
+            self.drop(pod.uid)
+        elif self._counted.get(pod.uid) != (pod.node, grown):
+            self.drop(pod.uid)
+            self._counted[pod.uid] = (pod.node, grown)
+            self._shift(pod.node, grown, 1)
+
     def drop(self, uid: str) -> None:
         """Stop counting a pod: it is gone or has a slot."""
         known = self._counted.pop(uid, None)

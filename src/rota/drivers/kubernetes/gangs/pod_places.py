@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.drivers.kubernetes.filters.assignment import assume
 from rota.drivers.kubernetes.filters.facts import NO_NEEDS
-from rota.drivers.kubernetes.filters.world import World
+from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.objects.pods import Pod
 
@@ -12,7 +12,7 @@ from rota.drivers.kubernetes.objects.pods import Pod
 class PodPlaces:
     """Bound and planned pods by node."""
 
-    def __init__(self, headroom: Headroom, world: World) -> None:
+    def __init__(self, headroom: Headroom, world: FilterState) -> None:
         self._headroom = headroom
         self.world = world
         self._promised: dict[str, tuple[tuple[str, str], ...]] = {}
