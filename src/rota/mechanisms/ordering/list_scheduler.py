@@ -251,13 +251,12 @@ class _Walk:
         mark = draft.mark()
         for _, yielding in victims:
             draft.release(yielding)
-        answer = draft.offer(live)
-        if isinstance(answer, Reason):
-            most = None if allocator.ledger is None else 1
-            answer = self._release_more(live, behind, victims, most)
-            if answer is None:
-                draft.undo(mark)
-                return None
+        offered = draft.offer(live)
+        most = None if allocator.ledger is None else 1
+        answer = self._release_more(live, behind, victims, most) if isinstance(offered, Reason) else offered
+        if answer is None:
+            draft.undo(mark)
+            return None
         for victim_key, yielding in victims:
             place = index.places[yielding]
             index.holders.remove(place.entry, place.slope)
