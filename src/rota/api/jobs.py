@@ -12,7 +12,17 @@ from sqlalchemy.exc import DBAPIError
 
 from rota.api.access import Forbidden, Principal
 from rota.api.service import Service, principal, service
-from rota.api.wire import PROBLEMS, JobListOut, JobOut, WhyOut, forecast_out, host_memory_note, job_out, reason_out
+from rota.api.wire import (
+    PROBLEMS,
+    JobListOut,
+    JobOut,
+    WhyOut,
+    demand_out,
+    forecast_out,
+    host_memory_note,
+    job_out,
+    reason_out,
+)
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import JobId
 from rota.live.intake.requests import NotFound
@@ -99,7 +109,9 @@ async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
     if reason is not None:
         reason["sentence"] += host_memory_note(JobId(job_id), parts.control)
     found = await parts.requests.foresee(JobId(job_id))
-    return JSONResponse({"state": row.state, "reason": reason, "expected": forecast_out(found)})
+    demand = await parts.more_nodes(JobId(job_id)) if reason is not None and parts.more_nodes is not None else []
+    answer = {"state": row.state, "reason": reason, "expected": forecast_out(found)}
+    return JSONResponse({**answer, "more_nodes": demand_out(demand)})
 
 
 @router.post("/jobs/{job_id}/{action}", response_model=JobOut)
@@ -129,7 +141,12 @@ async def act(
             job_id = await parts.requests.requeue(JobId(job_id), asker)
         case _:
             await parts.requests.release(JobId(job_id), asker)
-    return JSONResponse(job_out(await visible(parts, caller, job_id), parts.control))
+    try:
+        row = await visible(parts, caller, job_id)
+    except DBAPIError:  # it has ended since, and the database is away: what it was is all that is known
+        if job_id != row.id:
+            raise
+    return JSONResponse(job_out(row, parts.control))
 
 
 class ActionsIn(BaseModel):

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from rota.api.limits.http_server import HttpServer, http_config
 from rota.api.limits.values import most_connections, raise_descriptor_limit
 from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
-from rota.api.wire import forecast_out
+from rota.api.wire import demand_out, forecast_out
 from rota.core.errors import RotaError
 from rota.core.model.job import JobId
 from rota.drivers.kubernetes.admission.server import AdmissionOptions, AdmissionServer
@@ -37,6 +37,8 @@ from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.gangs.claims_check import RepairCount
+from rota.drivers.kubernetes.gangs.cluster_facts import ClusterFacts
+from rota.drivers.kubernetes.gangs.provisioning import Provisioner
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.resources.follower import UNUSABLE, SettingsFollower
@@ -228,6 +230,8 @@ class _ReplicaRun:
         while not driver.node_cache.nodes:
             await asyncio.sleep(LOOK_S)
             await nodes.begin()
+        facts = ClusterFacts(api, driver.world)
+        await facts.begin()
         await pods.begin()
         await driver.ask_sizes()
         try:
@@ -243,13 +247,11 @@ class _ReplicaRun:
         source = ForecastWorker(scheduling, self._records.url)
         foresight = ForecastKeeper(control, self._records, source, scheduling.policy)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
-
-        async def foresee(job_id: JobId) -> dict[str, Any] | None:
-            return forecast_out(await requests.foresee(job_id))
-
+        provisioner = Provisioner(api, driver.gang_index, settings.provisioning)
+        foresee = _foreseeing(requests, source, provisioner)
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
-        app = self._application(control, requests, scheduling, foresight)
+        app = self._application(control, requests, scheduling, foresight, source)
         extends, token = self._options.extends, self._options.extender_token
         self._switch.now = with_extender(app, Extender(driver), token) if extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
@@ -263,8 +265,11 @@ class _ReplicaRun:
                     _result(driver.failed),
                     self._renew(driver, settings.gang_timeout),
                 ]
+                if settings.provisioning.request:
+                    parts.append(provisioner.run())
                 if self._options.resources:
                     parts.append(StatusWriter(api, lambda: self._seen_resources(control, scheduling)).run())
+                parts += [informer.run() for informer in facts.informers]
                 work = [group.create_task(part) for part in parts]
                 await self._follower.changed.wait()
                 for each in work:
@@ -309,7 +314,12 @@ class _ReplicaRun:
         self._follower.changed.set()
 
     def _application(
-        self, control: Control, requests: Requests, scheduling: Scheduling, forecasts: ForecastKeeper
+        self,
+        control: Control,
+        requests: Requests,
+        scheduling: Scheduling,
+        forecasts: ForecastKeeper,
+        source: ForecastWorker,
     ) -> Asgi:
         """Return the application that answers requests during a term."""
         service = Service(
@@ -327,6 +337,7 @@ class _ReplicaRun:
             limits="enforced by Kubernetes",
             truth=Truth(self._records, scheduling, forecasts),
             more_counters=self._counters,
+            more_nodes=source.more_nodes,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
 
@@ -340,6 +351,20 @@ def _cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _foreseeing(
+    requests: Requests, source: ForecastWorker, provisioner: Provisioner
+) -> Callable[[JobId], Awaitable[dict[str, Any] | None]]:
+    """Return the function that forecasts a job's start and the nodes that would start it, for its pods to show."""
+
+    async def foresee(job_id: JobId) -> dict[str, Any] | None:
+        expected = forecast_out(await requests.foresee(job_id))
+        demand = await source.more_nodes(job_id)
+        provisioner.note(job_id, demand[0].nodes if demand else 0)
+        return None if expected is None else {**expected, "more_nodes": demand_out(demand)}
+
+    return foresee
 
 
 async def _result(work: asyncio.Future[None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from rota.api.access import Access, Principal
 from rota.api.guard.refusals import RefusalLog
 from rota.api.guard.stream_watch import StreamWatch
 from rota.api.identity.logins import Logins
+from rota.core.model.job import JobId
 from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
 from rota.live.gpus.monitor import GpuMonitor
@@ -21,6 +22,7 @@ from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
+from rota.live.workers.node_demand import NodeDemand
 from rota.store.audit import AuditLog
 from rota.store.records import Records
 
@@ -50,6 +52,8 @@ class Service:
     logins: Logins
     more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
     """Counters of this world for Prometheus: by name, what is counted and how many."""
+    more_nodes: Callable[[JobId], Awaitable[list[NodeDemand]]] | None = None
+    """Nodes that would start a waiting job; None where there is no cluster to add them to."""
     gpus: GpuMonitor | None = None
     """The GPUs of this machine over time; None where the devices are no GPUs of this machine."""
     tenants: TenantRegistry | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +19,7 @@ from rota.files.job import masked
 from rota.forecast.value import Forecast, TimeRange
 from rota.live.loop.control import Control
 from rota.live.loop.record import state_text
+from rota.live.workers.node_demand import NodeDemand
 from rota.store import clock
 
 Json = dict[str, Any]
@@ -51,12 +54,22 @@ class ForecastOut(RangeOut):
     reason: str | None = Field(None, description="Why there is no forecast of the start, or what it lacks.")
 
 
+class NodeDemandOut(BaseModel):
+    """Nodes of one type that would start a job."""
+
+    type: str
+    nodes: int
+    devices: int = Field(description="Devices of one such node.")
+    sentence: str
+
+
 class WhyOut(BaseModel):
     """Why a job waits, and its expected start."""
 
     state: str
     reason: ReasonOut | None = None
     expected: ForecastOut | None = None
+    more_nodes: list[NodeDemandOut] = Field(default=[], description="Nodes that would start it, on a cluster.")
 
 
 class ArrayOut(BaseModel):
@@ -156,6 +169,11 @@ def reason_out(reason: Reason | None) -> Json | None:
         "job": reason.job,
         "until": moment(reason.until_s),
     }
+
+
+def demand_out(found: Sequence[NodeDemand]) -> list[Json]:
+    """Return nodes that would start a job as JSON."""
+    return [{**asdict(each), "sentence": each.sentence()} for each in found]
 
 
 def forecast_out(found: Forecast | None) -> Json | None:

@@ -74,7 +74,7 @@ class SimulationResult:
     def _named(self, policy: str | None) -> str:
         if policy is None and len(self.histories) == 1:
             return next(iter(self.histories))
-        if policy not in self.histories:
+        if policy is None or policy not in self.histories:
             raise RotaError(f"state which policy: {', '.join(self.histories)}")
         return policy
 

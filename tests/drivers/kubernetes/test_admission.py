@@ -39,7 +39,7 @@ def patched(answer: Json) -> Any:
 
 CASES = {
     "a number": (pod("x", notes={"rota.dev/tasks": "-1"}), "rota.dev/tasks is '-1'; write a whole number"),
-    "a duration": (pod("x", notes=BAD), "2 hourz"),
+    "a duration": (pod("x", notes=BAD), "rota.dev/time-limit is not a duration: '2 hourz'; write it like 90, 10m"),
     "a level": (pod("x", notes={"rota.dev/locality": "rak"}), "did you mean 'rack'?"),
     "memory": (pod("x", notes={"rota.dev/gpu-memory": "lots"}), "rota.dev/gpu-memory is 'lots'; write it like 40Gi"),
     "a job's template": (job("x", 2, notes=BAD), "spec.template: "),

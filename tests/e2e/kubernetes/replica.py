@@ -198,3 +198,23 @@ class View:
                     twice.append(place)
                 seen.add(place)
         return twice
+
+
+def provisioning_type() -> Json:
+    """The ProvisioningRequest type as the autoscaler's own definition has it, but for its schema's details."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "provisioningrequests.autoscaling.x-k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/autoscaler/pull/5848"},
+        },
+        "spec": {
+            "group": "autoscaling.x-k8s.io",
+            "scope": "Namespaced",
+            "names": {"kind": "ProvisioningRequest", "plural": "provisioningrequests"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }

@@ -155,3 +155,26 @@ def test_users_of_a_namespace_see_its_queues_and_cannot_raise_them(shared: Bed) 
     assert not may(chief, "GET", f"{OBJECTS}/schedulingpolicies")
     user.close()
     chief.close()
+
+
+CONTRADICTIONS = [
+    (queue("wrong", "nlp", guaranteed={"*": 4}, limit={"*": 2}), "limit is less than what is guaranteed; raise it"),
+    (queue("wrong", "nlp", borrowing=False, limit={"*": 2}), "borrowing is false, so that the guarantee is the limit"),
+    (whole("Topology", "wrong", levels=[{"nodeLabel": "a"}, {"nodeLabel": "a"}]), "levels names a node label twice"),
+    (whole("SchedulingPolicy", "second", policy="las"), "the name must be default"),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), CONTRADICTIONS, ids=[each[0]["kind"] for each in CONTRADICTIONS])
+def test_api_server_itself_refuses_contradictions(shared: Bed, value: Json, words: str) -> None:
+    definitions = shared.admin.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.rota.dev")
+    if "x-kubernetes-validations" not in repr(definitions):
+        pytest.skip("releases before 1.25 have no validation rules")
+    with pytest.raises(KubeError, match=words):
+        shared.admin.make(value)
+
+
+def test_api_server_refuses_fields_of_the_wrong_type(shared: Bed) -> None:
+    for spec in ({"guaranteed": {"*": -1}}, {"guaranteed": {"*": "many"}}, {"weight": 0}, {"perUser": 0}):
+        with pytest.raises(KubeError, match=r"Invalid value|should be greater|must be"):
+            shared.admin.make(queue("wrong", "nlp", **spec))

@@ -13,7 +13,7 @@ import pytest
 
 from e2e.kubernetes.bed import USERS, Bed
 from e2e.kubernetes.hollow import Hollow
-from e2e.kubernetes.replica import Replica, configure, job, pod
+from e2e.kubernetes.replica import Replica, configure, job, pod, provisioning_type
 from managers import eventually
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.api.client import Api, MissingRight
@@ -147,7 +147,8 @@ def test_every_printed_right_is_used(
     managed: Bed, launch: Launch, kubelets: Kubelets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelets(managed, nodes=1, gpus=4, beats=True)
-    configure(managed)
+    configure(managed, provisioning={"request": True})
+    managed.admin.make(provisioning_type())
     for lease in managed.admin.items(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"):
         name = lease["metadata"]["name"]
         managed.admin.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}")
@@ -170,9 +171,15 @@ def test_every_printed_right_is_used(
     managed.admin.make(job("ends", 1, 1, notes={"rota.dev/time-limit": "1"}))
     managed.admin.make(pod("waits", 8))
     managed.admin.make(pod("is-told-why", 8))
+    managed.admin.make(pod("fills", 3))
+    managed.admin.make(pod("grows", 4))
     client = Client(replica.url)
     waiting = eventually(lambda: [each["id"] for each in client.jobs() if each["name"] == "waits"])
     client.act(waiting[0], "cancel")
+
+    asked = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
+    eventually(lambda: managed.admin.items(asked), within_s=60, every_s=0.3)
+    managed.admin.delete("/api/v1/namespaces/default/pods/grows", {"gracePeriodSeconds": 0})
 
     def unused() -> list[str]:
         requests = managed.audited()[before:]

@@ -69,6 +69,8 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     if explained["expected"] is not None:
         for line in expectation(explained["expected"]):
             echo(line)
+    for each in explained.get("more_nodes") or ():
+        echo(neutral(each["sentence"]))
     _show_resources(compared)
 
 

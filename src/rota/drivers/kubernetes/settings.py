@@ -55,6 +55,14 @@ class AdmissionEntry(FileModel):
     """Whether objects are admitted or refused while no replica answers."""
 
 
+class ProvisioningEntry(FileModel):
+    """Whether a node autoscaler is asked for the nodes that waiting jobs lack."""
+
+    request: Annotated[bool, Field(strict=True)] = False
+    class_name: Name = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+    """The class of the ProvisioningRequests."""
+
+
 class ClusterSettings(FileModel):
     """All settings with their defaults."""
 
@@ -71,6 +79,8 @@ class ClusterSettings(FileModel):
     devices: tuple[Name, ...] = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
     """Extended resources that are devices; a node has those of the first that it offers."""
     labels: NodeLabels = NodeLabels()
+    topology: tuple[Name, ...] = ()
+    """Node labels from the widest level to the narrowest, as block, rack, NVLink domain, host; empty allows any."""
     gang_timeout: Annotated[Seconds, Field(gt=0)] = 60.0
     """How long a gang may be partly bound."""
     lost_after: Annotated[Seconds, Field(ge=0)] = 30.0
@@ -87,6 +97,7 @@ class ClusterSettings(FileModel):
     defaults: Annotated[dict[Name, Name], AfterValidator(_known_defaults)] = {}
     """Values of annotations for pods without them, set at admission."""
     admission: AdmissionEntry = AdmissionEntry()
+    provisioning: ProvisioningEntry = ProvisioningEntry()
     queues: dict[Name, tuple[Name, ...]] = {}
     """The Queues of each namespace, which its pods may name; made of Queue objects."""
 

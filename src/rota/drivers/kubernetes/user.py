@@ -83,7 +83,8 @@ class ClusterUser:
         """Why a job waits."""
         job = self.job(job_id)
         expected = self._do(self._expected(job["id"])) if job["state"] == "waiting" and job["attempt"] else None
-        return {"state": job["state"], "reason": job["reason"], "expected": expected}
+        demand = [] if expected is None else expected.pop("more_nodes", [])
+        return {"state": job["state"], "reason": job["reason"], "expected": expected, "more_nodes": demand}
 
     def try_out(self, file: Json) -> Json:
         """Check whether the cluster would admit a job; forecasts are available from Rota's server only."""

@@ -11,7 +11,7 @@ import gc
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from rota.core.codec.values import decode_cluster, decode_event, decode_job, encode_cluster, encode_event
@@ -23,10 +23,11 @@ from rota.forecast.costs import CostLearner
 from rota.forecast.durations import RunTimes
 from rota.forecast.forks import in_forks
 from rota.forecast.past import PastRun, kind_of
-from rota.forecast.predict import Assumptions, Budget, Question, predict
+from rota.forecast.predict import Assumptions, Budget, Question, done_s, predict
 from rota.forecast.speeds import PlacementLearner, at_reference, observed_speeds
 from rota.forecast.value import Forecast, decode_forecast, encode_forecast
 from rota.live.loop.boot import Restored, Scheduling, restored
+from rota.live.workers.node_demand import NodeDemand, node_demand
 from rota.live.workers.worker_process import Json, WorkerProcess, answer_all
 from rota.store.database import open_database
 from rota.store.records import Records
@@ -59,6 +60,11 @@ class ForecastWorker:
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
         return decode_forecast(await self._helper.ask(question))
 
+    async def more_nodes(self, job_id: JobId) -> list[NodeDemand]:
+        """Return the nodes that would start a waiting job."""
+        found = await self._helper.ask({**self._setting, "job": job_id, "arrives": None, "nodes": True})
+        return [NodeDemand(**each) for each in found["demand"]]
+
     async def ask_many(self, job_ids: Sequence[JobId]) -> dict[JobId, Forecast]:
         """Return the forecasts of several jobs."""
         return {job_id: await self.ask(job_id) for job_id in job_ids}
@@ -72,7 +78,7 @@ def main() -> None:
     """Run the worker."""
     forecaster = Forecaster()
     gc.disable()  # a forward run makes many objects and no cycles
-    answer_all(lambda question: encode_forecast(forecaster.answer(question)))
+    answer_all(forecaster.reply)
 
 
 class Forecaster:
@@ -86,15 +92,20 @@ class Forecaster:
         self._step = -1
         self._commands: dict[JobId, str] = {}
 
+    def reply(self, question: Json) -> Json:
+        """Return the forecast, or the nodes, that a question asks for."""
+        if not question.get("nodes"):
+            return encode_forecast(self.answer(question))
+        records = Records(open_database(question["database"]))
+        try:
+            was = restored(records, _scheduling(question))
+        finally:
+            records.close()
+        return {"demand": [asdict(each) for each in node_demand(was, JobId(question["job"]))]}
+
     def answer(self, question: Json) -> Forecast:
         """Return the forecast that a question asks for."""
-        scheduling = Scheduling(
-            cluster=decode_cluster(question["cluster"]),
-            policy=question["policy"],
-            placement=question["placement"],
-            tenancy=question["tenancy"],
-            has_fixed_nodes=question["has_fixed_nodes"],
-        )
+        scheduling = _scheduling(question)
         records = Records(open_database(question["database"]))
         try:
             was = restored(records, scheduling)
@@ -122,7 +133,12 @@ class Forecaster:
         """Return what was learned up to now."""
         now_s = was.state.now_s
         waiting = [
-            PastRun(job=live.job, submit_s=live.submitted_s, command=self._commands.get(live.job.id, ""))
+            PastRun(
+                job=live.job,
+                submit_s=live.submitted_s,
+                command=self._commands.get(live.job.id, ""),
+                done_s=done_s(live, now_s),
+            )
             for live in was.state.jobs.values()
             if not live.state.is_final
         ]
@@ -161,6 +177,16 @@ class Forecaster:
         self._commands = {
             JobId(name): command_of(json.loads(spec)) for name, spec in records.specs_of_unfinished().items()
         }
+
+
+def _scheduling(question: Json) -> Scheduling:
+    return Scheduling(
+        cluster=decode_cluster(question["cluster"]),
+        policy=question["policy"],
+        placement=question["placement"],
+        tenancy=question["tenancy"],
+        has_fixed_nodes=question["has_fixed_nodes"],
+    )
 
 
 def past_run(row: Any) -> PastRun:

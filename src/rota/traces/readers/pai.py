@@ -152,7 +152,7 @@ def _job(name: str, tasks: list[list[str]], known: tuple[float, str] | None) -> 
     ends = [amount("end_time", row[5]) for row in tasks]
     if max(ends) < min(starts):
         raise bad("end_time", tasks[0][5], "a time after the start")
-    roles = []
+    roles: list[Role] = []
     for number, (_, task, count, _, _, _, cpu, memory, gpu, kind) in enumerate(tasks):
         gpus, cpus = amount("plan_gpu", gpu or "0") / PERCENT, amount("plan_cpu", cpu or "0") / PERCENT
         (role,), _ = _shape(count, gpus, cpus, memory, kind)
