@@ -78,7 +78,7 @@ def layer_chain(problem: PlanningProblem) -> LayerChain:
     chosen = int(_total(cuts[1]) < _FAR_LESS * _total(cuts[0]))
     order, (cut_bytes, cut_ms) = orders[chosen], cuts[chosen]
     members = tuple(instance.members[group] for group in order)
-    tells = any(operator.is_backward or operator.backward_share for operator in graph.operators)
+    tells = any(operator.is_backward for operator in graph.operators)
     times = instance.accelerator_ms[order]
     if tells:
         forward = np.array([_forward_ms(problem, numbers) for numbers in members])
@@ -111,11 +111,7 @@ def _total(cuts: tuple[Floats, Floats]) -> float:
 
 def _forward_ms(problem: PlanningProblem, numbers: tuple[int, ...]) -> float:
     chosen = (problem.graph.operators[number] for number in numbers)
-    return sum(
-        min(operator.time_ms.values()) * (1 - operator.backward_share)
-        for operator in chosen
-        if not operator.is_backward
-    )
+    return sum(min(operator.time_ms.values()) for operator in chosen if not operator.is_backward)
 
 
 def _cumulated(values: Floats) -> Floats:
