@@ -13,7 +13,7 @@ from local_drivers import Bench, until, with_driver
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, JobEnded, Started, Stopped
 from rota.drivers.local import sliced_work
-from rota.drivers.local.sliced_work import LONGEST_START_S, SLICE_S, SlicedWork, StartSlots, Steps
+from rota.drivers.local.sliced_work import LONGEST_START_S, SlicedWork, StartSlots, Steps
 from rota.store.run_folder import read_json
 
 
@@ -47,13 +47,23 @@ class Turns:
             timer.what()
         return [timer.wait_s for timer in due]
 
-    def steps(self, name: str, count: int, *, takes_s: float = 0.0, waits_s: float = 0.0) -> Steps:
+    def steps(self, name: str, count: int, *, waits_s: float = 0.0) -> Steps:
         for number in range(count):
             self.seen.append(f"{name}{number}")
-            time.sleep(takes_s)
             yield waits_s
 
 
+@pytest.fixture
+def long_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sliced_work, "SLICE_S", 60.0)
+
+
+@pytest.fixture
+def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sliced_work, "SLICE_S", 0.0)
+
+
+@pytest.mark.usefixtures("long_slices")
 def test_short_work_is_done_at_once() -> None:
     turns = Turns()
     turns.work.add(turns.steps("a", 3))
@@ -61,16 +71,18 @@ def test_short_work_is_done_at_once() -> None:
     assert not turns.due
 
 
+@pytest.mark.usefixtures("one_step_a_slice")
 def test_long_work_leaves_the_loop_after_a_slice_and_the_next_piece_does_not_wait_for_its_end() -> None:
     turns = Turns()
-    turns.work.add(turns.steps("a", 4, takes_s=SLICE_S))
+    turns.work.add(turns.steps("a", 4))
     assert turns.seen == ["a0"]
-    turns.work.add(turns.steps("b", 1, takes_s=SLICE_S))
+    turns.work.add(turns.steps("b", 1))
     turns.turn()
     turns.turn()
     assert turns.seen == ["a0", "a1", "b0"]
 
 
+@pytest.mark.usefixtures("long_slices")
 def test_step_that_has_to_wait_holds_up_no_other_piece() -> None:
     turns = Turns()
     turns.work.add(turns.steps("a", 2, waits_s=5.0))
@@ -80,9 +92,10 @@ def test_step_that_has_to_wait_holds_up_no_other_piece() -> None:
     assert turns.seen[-1] == "a1"
 
 
+@pytest.mark.usefixtures("one_step_a_slice")
 def test_closed_work_takes_no_further_step() -> None:
     turns = Turns()
-    turns.work.add(turns.steps("a", 3, takes_s=SLICE_S))
+    turns.work.add(turns.steps("a", 3))
     turns.work.close()
     turns.work.add(turns.steps("b", 1))
     assert turns.turn() == []
@@ -108,8 +121,7 @@ def test_only_a_few_tasks_start_at_a_time_and_one_that_hangs_does_not_count_for_
 
 
 @pytest.fixture
-def one_task_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sliced_work, "SLICE_S", 0.0)
+def one_task_a_slice(one_step_a_slice: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sliced_work, "REST_S", 0.05)
 
 
