@@ -186,6 +186,17 @@ def test_certificates_are_never_out_of_date_and_always_trusted_by_the_bundle_bef
     assert not is_trusted(held, renewed(None, NAMES, life_s=86400.0).bundle)
 
 
+def test_a_new_authority_does_not_end_the_trust_in_the_present_certificate() -> None:
+    now, life_s = datetime.now(UTC), 86400.0
+    first = renewed(None, NAMES, life_s=life_s, now=now - 8.05 * DAY)
+    signed = renewed(first, NAMES, life_s=life_s, now=now - 0.1 * DAY)
+    held = renewed(signed, NAMES, life_s=life_s, now=now)
+
+    assert first.authority == signed.authority != held.authority
+    assert first.serving != signed.serving == held.serving
+    assert is_trusted(held, held.bundle)
+
+
 def test_damaged_or_foreign_certificates_are_made_again() -> None:
     held = renewed(None, NAMES, life_s=86400.0)
     assert decode_certificates({}) is None
