@@ -32,7 +32,7 @@ from rota.drivers.simulator.world import World
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.durations import RunTimes
 from rota.forecast.past import PastRun
-from rota.forecast.predict import Assumptions, Budget, Question, predict
+from rota.forecast.predict import Assumptions, Budget, Question, done_s, predict
 from rota.forecast.value import Forecast, NoForecast
 from rota.perf.speed.model import Costs
 from rota.traces.formats import read_trace
@@ -142,11 +142,12 @@ class Replay:
     def _past(self, state: State, arrived: int) -> Iterator[PastRun]:
         """What the manager would know: submissions, and the true work of those that have ended."""
         for submission in self.submissions[max(arrived - RECENT, 0) : arrived]:
-            is_over = state.jobs[submission.job.id].state.is_final
+            live = state.jobs[submission.job.id]
             yield PastRun(
                 job=submission.job,
                 submit_s=submission.submit_s,
-                work_s=submission.target if is_over else None,
+                work_s=submission.target if live.state.is_final else None,
+                done_s=done_s(live, state.now_s),
             )
 
 

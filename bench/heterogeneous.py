@@ -49,7 +49,7 @@ def shapes(rng: random.Random) -> list[tuple[Role, ...]]:
         role = Role(
             device_milli=milli,
             device_types=tuple(DeviceType(kind) for kind in types),
-            cpu_milli=rng.choice((1000, 4000, 8000, 16000)) * max(milli // WHOLE, 1),
+            cpu_milli=rng.choice((1000, 4000, 8000, 12000)) * max(milli // WHOLE, 1),
             memory_bytes=rng.choice((4, 16, 32)) * GIB * max(milli // WHOLE, 1),
         )
         found[(role,)] = None

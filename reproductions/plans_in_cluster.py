@@ -24,11 +24,19 @@ from rota.scenario import Scenario
 from rota.traces.generators import generate
 from rota.traces.workload import Submission, Workload
 
-CLUSTERS = {
-    "32 A100s of 80 GiB and 32 V100s of 16 GiB": Cluster.uniform(("a100", 32, 8), ("v100", 32, 8)),
-    "32 A100s of 80 GiB and 32 of 40 GiB": Cluster.uniform(("a100-80gb", 32, 8), ("a100-40gb", 32, 8)),
-}
 POLICIES = ("afs-l", "afs-p", "optimus", "gavel/max_min_fairness_perf", "srtf", "sia", "pollux")
+CLUSTERS = {
+    "32 A100s of 80 GiB and 32 V100s of 16 GiB": (Cluster.uniform(("a100", 32, 8), ("v100", 32, 8)), POLICIES),
+    "32 A100s of 80 GiB and 32 of 40 GiB": (
+        Cluster.uniform(("a100-80gb", 32, 8), ("a100-40gb", 32, 8)),
+        POLICIES,
+    ),
+    "32 A100s of 80 GiB and 32 V100s of 32 GiB": (
+        Cluster.uniform(("a100-80gb", 32, 8), ("v100-32gb", 32, 8)),
+        ("gavel/max_min_fairness_perf",),
+    ),
+}
+"""Clusters with the policies that are measured there."""
 JOBS, LARGE = 120, 30
 ORDINARY_LOAD, LARGE_LOAD = 0.5, 0.8
 """Of all 64 devices, in seconds of a V100 where there are any; and of the A100s of 80 GiB, in their own seconds."""
@@ -123,10 +131,10 @@ def measured(cluster: Cluster, policy: str, seeds: range) -> list[str]:
 
 def main(seeds: int) -> None:
     heading = ["policy", "fixed plans, h", "plans seen, h", "difference, h", "all jobs", "large jobs", "other jobs"]
-    for title, cluster in CLUSTERS.items():
+    for title, (cluster, policies) in CLUSTERS.items():
         print(f"\n{title}, {JOBS} jobs, {LARGE} of them large, restart {RESTART_S:g} s, {seeds} seeds\n")
         print(f"| {' | '.join(heading)} |\n|---|{'---:|' * (len(heading) - 1)}")
-        for policy in POLICIES:
+        for policy in policies:
             began = time.perf_counter()
             print(f"| {' | '.join(measured(cluster, policy, range(1, seeds + 1)))} |", flush=True)
             print(f"{policy}: {time.perf_counter() - began:.0f} s", file=sys.stderr)

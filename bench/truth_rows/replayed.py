@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from forecast_replay import Replay, Scored, of_trace
+from forecast_replay import RECENT, Replay, Scored, of_trace
 
 from rota.core.engine.engine import Engine
 from rota.core.model.cluster import Cluster
@@ -22,12 +22,14 @@ from rota.drivers.simulator.study import Setting, oversized
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.chance import normal_at, normal_beyond, uniforms
 from rota.forecast.durations import RunTimes
+from rota.forecast.past import PastRun
 from rota.forecast.predict import Assumptions
 from rota.live.truth.attribution import KnownArrivals, TrueJob
 from rota.live.truth.calibration import RangeCalibration
 from rota.live.truth.scores import percentile
 from rota.perf.speed.model import Costs
 from rota.store.forecasts import StoredRange
+from rota.traces.formats import read_trace
 from rota.traces.workload import Submission
 from truth_rows.live import DEFAULT_ROWS, commit
 from truth_rows.workload import DECLARED_BIAS, DECLARED_SPREAD, KINDS, SPREAD, random_jobs
@@ -36,15 +38,16 @@ Json = dict[str, Any]
 POLICIES = ("fifo", "fifo:backfill=true", "las")
 TRACES = (
     ("Tiresias, 60 jobs", "tiresias/60_job.csv", 60, 0),
-    ("Philly, 400 jobs", "philly/philly.csv", 400, 20_000),
-    ("Philly by Tiresias, 400 jobs", "tiresias/philly1000_tiresias.csv", 400, 0),
-    ("Blox, 300 jobs", "blox/blox_synth_500.csv", 300, 0),
+    ("Philly, 250 jobs", "philly/philly.csv", 250, 20_000),
+    ("Philly by Tiresias, 250 jobs", "tiresias/philly1000_tiresias.csv", 250, 500),
+    ("Blox, 250 jobs", "blox/blox_synth_500.csv", 250, 200),
 )
-"""Name, file, jobs, and how many jobs are left out before them."""
+"""Name, file, jobs, and how many jobs are before them; those of these that have ended are the past."""
 SCARCITY = 0.9
 """Devices of a cluster relative to what the jobs of its window would use on average if none had to wait."""
 PER_NODE = 8
-FORECASTS = 40
+FORECASTS = 24
+"""About how many forecasts are made of a window."""
 PAST, MEASURED, AFTER = 32, 64, 24
 LIVE_COSTS = Costs(load_s=0.02, checkpoint_s=0.06, resize_s=0.15, checkpoint_interval_s=math.inf)
 """What starts, stops and resizes cost live, roughly."""
@@ -184,6 +187,7 @@ def trace_rows(runs: int, say: Callable[[str], None]) -> list[Json]:
     rows = []
     for name, file, jobs, skip in TRACES:
         submissions = of_trace(Path(data) / file, jobs, skip)
+        before = _before(Path(data) / file, skip)
         cluster = fitting_cluster(submissions)
         misfits = {job.id for job, _ in oversized(submissions, Setting(cluster=cluster))}
         kept = [each for each in submissions if each.job.id not in misfits]
@@ -193,14 +197,26 @@ def trace_rows(runs: int, say: Callable[[str], None]) -> list[Json]:
                 policy=policy,
                 cluster=cluster,
                 runs=runs,
-                every=max(len(kept) // (2 * FORECASTS), 1),
+                every=max(len(kept) // FORECASTS, 1),
                 warm_up=len(kept) // 6,
+                before=before,
             )
             rows.append(
                 {"trace": name, "policy": policy, "devices": cluster.devices, **figures_of(list(replay.scores()))}
             )
             say(str(rows[-1]))
     return [{**row, "commit": commit()} for row in rows]
+
+
+def _before(path: Path, skip: int) -> list[PastRun]:
+    """Return the jobs before a window that would have ended by its begin, had they started at once."""
+    found = read_trace(path).submissions[max(skip - RECENT, 0) : skip + 1]
+    begun_s = found[-1].submit_s
+    return [
+        PastRun(job=replace(each.job, work=None, depends_on=()), submit_s=each.submit_s - begun_s, work_s=each.target)
+        for each in found[:-1]
+        if each.submit_s + each.target <= begun_s
+    ]
 
 
 def fitting_cluster(submissions: Sequence[Submission]) -> Cluster:

@@ -65,6 +65,21 @@ def test_job_that_runs_already_runs_longer_than_that() -> None:
     assert min(drawn(times, asked, done_s=50_000.0)) >= 50_000.0
 
 
+def test_jobs_that_still_run_are_not_forgotten() -> None:
+    """Half of the jobs are long; when few of these have ended, those that run tell that they are."""
+    ended = [ran("any", 10.0 + at) for at in range(10)] + [ran("any", 1000.0)]
+    running = [
+        PastRun(job=job(f"r{at}", name="any", user="ann"), submit_s=0.0, done_s=400.0 + 10 * at) for at in range(10)
+    ]
+
+    def long_share(times: RunTimes) -> float:
+        return sum(each > 300.0 for each in drawn(times, job("next", name="any", user="ann"))) / len(RUNS)
+
+    assert long_share(RunTimes(ended)) < 0.3
+    assert long_share(RunTimes([*ended, *running])) == pytest.approx(0.5, abs=0.2)
+    assert RunTimes([*ended, *running]).past_runs == 11
+
+
 def test_same_run_draws_the_same_for_the_same_job() -> None:
     times = RunTimes([ran("train", float(at)) for at in range(5, 30)])
     first, second = job("one", name="train", user="ann"), job("two", name="train", user="ann")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from builders import World, at_once, cluster, job, node, on, start, stop
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Cause, Stop
-from rota.core.messages.events import NodeDrained
+from rota.core.messages.events import NodeDrained, NodeOccupied
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import DeviceType, JobId, JobState, Locality, NodeId, Role
 from rota.core.state.state import State
@@ -48,6 +48,23 @@ def test_job_that_need_not_yield_stays_on_a_drained_node() -> None:
     world.step(NodeDrained(NodeId("n2")))
 
     assert world.submit("high", gpus=2, priority=5) == [stop("first")]
+
+
+def test_job_that_must_not_preempt_waits_for_free_devices() -> None:
+    world = World(gpus=2, policy="priority").running("low", gpus=2)
+
+    assert world.submit("polite", gpus=2, priority=9, preempts=False) == []
+    assert world.submit("high", gpus=2, priority=5) == [stop("low")]
+
+
+def test_node_of_which_others_hold_more_than_it_has_gets_no_job() -> None:
+    """Pods that a node was given by name may ask for more CPUs than it has."""
+    nodes = [node(name, devices=2, cpu_milli=4000) for name in ("n1", "n2")]
+    world = World(of=Cluster(nodes=tuple(nodes)), policy="priority")
+    world.step(NodeOccupied(NodeId("n1"), 0, 9000, 0))
+
+    assert world.submit("one", gpus=1, cpu_milli=1000) == [start("one", on("n2", 1))]
+    assert world.submit("two", gpus=0, cpu_milli=4000) == []
 
 
 def test_whole_device_is_taken_from_one_who_holds_half_of_it() -> None:

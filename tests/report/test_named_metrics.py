@@ -8,8 +8,8 @@ import pytest
 from builders import job
 from rota.core.errors import RotaError
 from rota.drivers.simulator.study import Setting, simulate
+from rota.experiments.experiment_file import parse_trim
 from rota.files.cluster import read_cluster
-from rota.files.experiment_file import parse_trim
 from rota.report.fluid_sharing import fluid_completion_s
 from rota.report.measured_run import MeasuredRun, measured_run
 from rota.report.named_metrics import METRICS_BY_NAME, find_metrics, measure_named

@@ -22,7 +22,10 @@ from traces.trace_samples import (
     write,
 )
 
-ALL = "rota, philly, philly-json, gavel, tiresias, blox, alibaba2023, helios, slurm, journal"
+ALL = (
+    "rota, philly, philly-json, gavel, pai2020, pai2020-raw, tiresias, blox, alibaba2023, helios, slurm, journal, "
+    "or its columns: `rota trace convert IN OUT --columns submit=...,duration=...,gpus=...`"
+)
 
 
 def parquet_of(tmp_path: Path) -> bytes:

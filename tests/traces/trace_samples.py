@@ -317,7 +317,48 @@ JOURNAL = Sample(
     expected=(sub("a", 0.0, 10.0, gpus=2),),
 )
 
+PAI = Sample(
+    text="""\
+job_id,user,gpu_type,num_inst,num_gpu,num_cpu,submit_time,duration,group_gpu_dur
+1,u1,T4,2,0.5,6.0,100,60,50.5
+2,u2,MISC,1,2.0,12.0,40,30,
+""",
+    expected=(
+        sub("2", 0.0, 30.0, role=per_node(1, 2, cpu_milli=12000), tenant="u2", user="u2"),
+        sub(
+            "1",
+            60.0,
+            60.0,
+            role=Role(count=2, device_milli=500, cpu_milli=6000, device_types=(DeviceType("T4"),)),
+            tenant="u1",
+            user="u1",
+            estimate_s=50.5,
+        ),
+    ),
+)
+
+PAI_RAW = Sample(
+    text=(
+        "j1,worker,1,Terminated,100.0,160.0,600.0,2.0,50.0,T4\n"
+        "j2,worker,1,Running,50.0,,600.0,10.0,100.0,V100\n"
+        "j3,worker,1,Failed,20.0,30.0,600.0,0,200.0,MISC\n"
+    ),
+    expected=(
+        sub("j3", 0.0, 10.0, role=per_node(1, 2, cpu_milli=6000), name="worker", outcome=Outcome.FAILED),
+        sub(
+            "j1",
+            80.0,
+            60.0,
+            role=Role(device_milli=500, cpu_milli=6000, memory_bytes=2 * 2**30, device_types=(DeviceType("T4"),)),
+            name="worker",
+        ),
+    ),
+    left_out=1,
+)
+
 SAMPLES: dict[tuple[str, str], Sample] = {
+    ("pai2020", "pai2020"): PAI,
+    ("pai2020-raw", "pai2020-raw"): PAI_RAW,
     ("journal", "journal"): JOURNAL,
     ("philly", "philly"): PHILLY,
     ("philly-json", "philly-json"): PHILLY_JSON,

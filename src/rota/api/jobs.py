@@ -141,7 +141,12 @@ async def act(
             job_id = await parts.requests.requeue(JobId(job_id), asker)
         case _:
             await parts.requests.release(JobId(job_id), asker)
-    return JSONResponse(job_out(await visible(parts, caller, job_id), parts.control))
+    try:
+        row = await visible(parts, caller, job_id)
+    except DBAPIError:  # it has ended since, and the database is away: what it was is all that is known
+        if job_id != row.id:
+            raise
+    return JSONResponse(job_out(row, parts.control))
 
 
 class ActionsIn(BaseModel):

@@ -37,6 +37,7 @@ from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.gangs.claims_check import RepairCount
+from rota.drivers.kubernetes.gangs.cluster_facts import ClusterFacts
 from rota.drivers.kubernetes.gangs.provisioning import Provisioner
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
@@ -229,6 +230,8 @@ class _ReplicaRun:
         while not driver.node_cache.nodes:
             await asyncio.sleep(LOOK_S)
             await nodes.begin()
+        facts = ClusterFacts(api, driver.world)
+        await facts.begin()
         await pods.begin()
         await driver.ask_sizes()
         try:
@@ -266,6 +269,7 @@ class _ReplicaRun:
                     parts.append(provisioner.run())
                 if self._options.resources:
                     parts.append(StatusWriter(api, lambda: self._seen_resources(control, scheduling)).run())
+                parts += [informer.run() for informer in facts.informers]
                 work = [group.create_task(part) for part in parts]
                 await self._follower.changed.wait()
                 for each in work:

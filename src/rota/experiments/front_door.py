@@ -13,7 +13,7 @@ from rota.core.state.history import History
 from rota.drivers.simulator.load import load, read_workload
 from rota.drivers.simulator.notes import outcome_notes, scenario_notes
 from rota.drivers.simulator.study import simulate as simulate_one
-from rota.files.experiment_file import experiment_from, parse_trim
+from rota.experiments.experiment_file import experiment_from, parse_trim
 from rota.files.scenario_file import scenario_from
 from rota.report.measured_run import measured_run
 from rota.report.named_metrics import METRICS_BY_NAME, find_metrics, measure_named
@@ -74,7 +74,7 @@ class SimulationResult:
     def _named(self, policy: str | None) -> str:
         if policy is None and len(self.histories) == 1:
             return next(iter(self.histories))
-        if policy not in self.histories:
+        if policy is None or policy not in self.histories:
             raise RotaError(f"state which policy: {', '.join(self.histories)}")
         return policy
 
@@ -247,7 +247,7 @@ def _defined(definition: Experiment | str | Path | None, fields: Mapping[str, An
         return replace(definition, **fields)
     if definition is None:
         return experiment_from({"name": "experiment", **fields}, _GRID)
-    from rota.files.experiment_file import read_experiment_file
+    from rota.experiments.experiment_file import read_experiment_file
 
     path = Path(definition)
     return experiment_from({**read_experiment_file(path), **fields}, path)

@@ -9,7 +9,8 @@ a job declares and what like jobs ran for are weighed against each other: where 
 times of like jobs, one that is longer than usual is less than fully believed. Around the centre lie the deviations seen
 in the group and in all groups of its level. Each forward run draws centres once, since all jobs of a group share that
 error, and a factor for all. A job that has already run for a while runs longer than that: distributions are
-conditional.
+conditional. Jobs that still run count too, with a length drawn beyond what they have done: of the jobs that began
+lately only the short ones have ended.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ LEAST_HELD, MOST_HELD = 0.25, 8.0
 SMOOTH = 0.25
 """Width of the normal distribution around each deviation, relative to their spread."""
 LEAST_SPREAD = 0.01
+IMPUTED = -1
+"""The run by whose numbers the lengths of running jobs are drawn."""
 BELIEVED = 6.0
 """How many samples count for a declaration to be believed in full."""
 REACH = 2.0
@@ -109,7 +112,7 @@ class _DurationGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class _Belief:
+class _EstimateDoubt:
     """How much shorter a job is expected to run than it declares, if it declares more than is usual."""
 
     usual: float
@@ -152,9 +155,9 @@ class _LevelSpread:
             self.deviations += [each * math.sqrt(count / (count - 1)) for each in apart]
             self.squares += math.fsum(each * each for each in apart)
 
-    def belief(self, group: _DurationGroup, part: float) -> _Belief:
+    def belief(self, group: _DurationGroup, part: float) -> _EstimateDoubt:
         """Return how the centre follows from what a job declares, for a part of it."""
-        return _Belief(group.usual, self.doubt * part, self.reach)
+        return _EstimateDoubt(group.usual, self.doubt * part, self.reach)
 
     def within(self, prior: float, *, is_vague: bool) -> float:
         """Return the standard deviation in a group; a vague prior counts the less the more was seen."""
@@ -172,7 +175,7 @@ class _Mixture:
     offsets: list[float]
     total: list[float]
     width: float
-    beliefs: tuple[_Belief, ...]
+    beliefs: tuple[_EstimateDoubt, ...]
 
     def middle(self, run: int, declared: float) -> float:
         """Return the centre in a run, of jobs that declare so much."""
@@ -204,12 +207,22 @@ class RunTimes:
     """The learned distributions of run times."""
 
     def __init__(self, past: Sequence[PastRun] = ()) -> None:
+        known = ended(past)
+        self.past_runs = len(known)
+        self._fit(known)
+        running = [each for each in past if each.work_s is None and each.done_s > 0]
+        if known and running:
+            lengths = [self.draw(IMPUTED, each.job, each.command, done_s=each.done_s) for each in running]
+            assumed = [replace(each, work_s=length_s) for each, length_s in zip(running, lengths, strict=True)]
+            self._fit([*known, *assumed])
+
+    def _fit(self, past: Sequence[PastRun]) -> None:
+        """Learn from runs of known length."""
         self._groups: dict[Hashable, _DurationGroup] = {}
         self._levels: dict[tuple[_Base, str], _LevelSpread] = {}
         self._held: dict[tuple[_Base, str], float] = {}
         self._mixtures: dict[Hashable, _Mixture] = {}
-        self.past_runs = 0
-        for each in ended(past):
+        for each in past:
             self._learn(each)
         for group in self._groups.values():
             group.close()
@@ -220,7 +233,6 @@ class RunTimes:
 
     def _learn(self, run: PastRun) -> None:
         assert run.work_s is not None
-        self.past_runs += 1
         seconds = math.log(max(run.work_s, 1e-3))
         for base in _Base:
             scale = _scale(run.job, base)
@@ -272,7 +284,7 @@ class RunTimes:
         centre, unsure = base.mean, 0.6 * base.spread
         offsets, weights = [0.0], [1.0]
         width = base.spread
-        beliefs: list[_Belief] = []
+        beliefs: list[_EstimateDoubt] = []
         around: _DurationGroup | None = None
         for _, group in chain:
             level = self._levels[base, group.level]

@@ -28,6 +28,8 @@ class PastRun:
     submit_s: float
     work_s: float | None = None
     """Its run time at full speed, without what was lost."""
+    done_s: float = 0.0
+    """What it has done, if it has not ended."""
     command: str = ""
     restarts: int = 0
     """How often it was stopped and started again."""

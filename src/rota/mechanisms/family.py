@@ -126,15 +126,7 @@ class Family:
         if params is None:
             params, construct = by_annotations(rule, self.params)
 
-        def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
-            build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
-            return self.schedule(construct(values, knowledge), build)
-
-        def make_checked(values: Any, allocator: Allocator, knowledge: Knowledge, user: UserCode) -> Policy:
-            build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
-            made = user.call(getattr(rule, "__name__", name), construct, values, knowledge)
-            return self.schedule(self._checked(made, user, packing), build)
-
+        make, make_checked = self._makers(name, rule, construct, packing)
         where = placement or self.placement
         return DeclaredPolicy(
             name=name,
@@ -161,6 +153,22 @@ class Family:
             predicts_use=predicts_use,
             live=live,
         )
+
+    def _makers(
+        self, name: str, rule: RuleMaker, construct: Callable[[Any, Knowledge], Any], packing: bool
+    ) -> tuple[Callable[[Any, Allocator, Knowledge], Policy], Callable[[Any, Allocator, Knowledge, UserCode], Policy]]:
+        """How the policy is made, and how it is made of a rule that a user wrote."""
+
+        def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
+            build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
+            return self.schedule(construct(values, knowledge), build)
+
+        def make_checked(values: Any, allocator: Allocator, knowledge: Knowledge, user: UserCode) -> Policy:
+            build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
+            made = user.call(getattr(rule, "__name__", name), construct, values, knowledge)
+            return self.schedule(self._checked(made, user, packing), build)
+
+        return make, make_checked
 
     def _states_packs(self, rule: object) -> bool:
         return self.packs is not None and self.packs(rule)

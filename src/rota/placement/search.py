@@ -159,7 +159,7 @@ def room_of_hosts(inventory: Inventory, pool: Pool, role: Role) -> Sequence[int]
 
 
 def host_room(account: NodeAccount, role: Role, most: int = 1) -> int:
-    """Tasks, up to so many, for which a node has CPUs, memory, network and disk."""
+    """Tasks, up to so many, for which a node has CPUs, memory, network and disk; 0 if others hold more than it has."""
     room = most
     if role.cpu_milli:
         room = min(room, account.cpu_milli // role.cpu_milli)
@@ -169,7 +169,7 @@ def host_room(account: NodeAccount, role: Role, most: int = 1) -> int:
         room = min(room, account.network_bps // role.network_bps)
     if role.disk_bps:
         room = min(room, account.disk_bps // role.disk_bps)
-    return room
+    return max(room, 0)
 
 
 def _usable_nodes(inventory: Inventory, pool: Pool) -> Iterator[tuple[int, NodeAccount]]:

@@ -66,7 +66,8 @@ class OpenAllocator:
 
     def equivalence_key(self, live: LiveJob) -> Hashable:
         """Jobs that are placed in the same way are interchangeable."""
-        return self._placer.alike(live.job)
+        alike = self._placer.alike(live.job)
+        return alike if live.job.preempts else (alike, False)
 
     def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
         """Which of its required localities a job is at, and when it relaxes to the next."""

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from drivers.kubernetes.objects import node_object, pod_object
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.api.quantity import milli, plain_number, whole
+from rota.drivers.kubernetes.filters.world import World
 from rota.drivers.kubernetes.gangs.gang_index import GangIndex
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
+from rota.drivers.kubernetes.gangs.pod_places import PodPlaces
 from rota.drivers.kubernetes.objects.binding_annotations import has_gaps, recover_gang
 from rota.drivers.kubernetes.objects.controller_sizes import has_ended, maker_path, tasks_of
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
@@ -87,7 +89,7 @@ def any_pod(rng: random.Random) -> Any:
 
 def take_in(objects: list[Any]) -> None:
     """What the driver does with pods, up to their jobs and placements."""
-    index = GangIndex(Occupancy(), Headroom())
+    index = GangIndex(Occupancy(), PodPlaces(Headroom(), World()))
     seen = read_node(node_object("n1"), SETTINGS)
     assert seen is not None
     for value in objects:
@@ -200,7 +202,7 @@ def test_running_pod_that_makes_no_sense_still_holds_its_node() -> None:
 def test_owner_that_is_a_path_is_not_followed() -> None:
     value = pod_object(owner=("Job", "../../../kube-system/secrets/x"))
     value["metadata"]["ownerReferences"][0]["kind"] = "Job/../x"
-    index = GangIndex(Occupancy(), Headroom())
+    index = GangIndex(Occupancy(), PodPlaces(Headroom(), World()))
     pod = read_pod(value, SETTINGS)
     assert pod is not None
     index.see(pod)

@@ -100,18 +100,11 @@ def test_tolerations_that_every_pod_is_given_are_left_out() -> None:
     ("spec", "word"),
     [
         pytest.param(
-            {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
-            "affinity.podAntiAffinity",
-            id="anti-affinity",
+            {"volumes": [{"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}]},
+            "awsElasticBlockStore",
+            id="volume",
         ),
-        pytest.param(
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-            "topologySpreadConstraints",
-            id="spread",
-        ),
-        pytest.param(
-            {"containers": [{"resources": {"limits": {"example.com/fpga": "1"}}}]}, "example.com/fpga", id="resource"
-        ),
+        pytest.param({"workloadRef": {"name": "w", "podGroup": "g"}}, "its Workload", id="workload"),
         pytest.param(
             {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1", "amd.com/gpu": "1"}}}]},
             "nvidia.com/gpu and amd.com/gpu",

@@ -13,7 +13,7 @@ from local_drivers import Bench, until, with_driver
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, JobEnded, Started, Stopped
 from rota.drivers.local import sliced_work
-from rota.drivers.local.sliced_work import SLICE_S, SlicedWork, Steps
+from rota.drivers.local.sliced_work import LONGEST_START_S, SLICE_S, SlicedWork, StartSlots, Steps
 from rota.store.run_folder import read_json
 
 
@@ -87,6 +87,24 @@ def test_closed_work_takes_no_further_step() -> None:
     turns.work.add(turns.steps("b", 1))
     assert turns.turn() == []
     assert turns.seen == ["a0"]
+
+
+def test_only_a_few_tasks_start_at_a_time_and_one_that_hangs_does_not_count_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slots = StartSlots(2)
+    starting = {"a": True, "b": True}
+    slots.take(lambda: starting["a"])
+    assert not slots.is_full
+    slots.take(lambda: starting["b"])
+    assert slots.is_full
+    starting["a"] = False
+    assert not slots.is_full
+    slots.take(lambda: True)
+    assert slots.is_full
+    later_s = time.monotonic() + LONGEST_START_S + 1.0
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
+    assert not slots.is_full
 
 
 @pytest.fixture

@@ -29,7 +29,9 @@ Json = dict[str, Any]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "kubernetes"
 BUILD = Path(__file__).parent / "build"
 NEEDED = ("etcd", "kube-apiserver")
-USERS = 60
+READY_S = float(os.environ.get("ROTA_READY_S", "120"))
+"""How long an API server may take to start; longer on a machine with much else to do."""
+USERS = 64
 """Identities without any right, `user-0` and so on, for tests to give rights to."""
 
 
@@ -160,7 +162,8 @@ class Kube:
 
     def path_of(self, value: Json) -> str:
         version, kind = value["apiVersion"], value["kind"]
-        plural = _PLURALS.get(kind, kind.lower() + "s")
+        ending = {"y": kind.lower()[:-1] + "ies", "s": kind.lower() + "es"}
+        plural = ending.get(kind[-1], kind.lower() + "s")
         where = "" if kind in _CLUSTERED else f"/namespaces/{value['metadata'].get('namespace', 'default')}"
         return f"/{'api' if version == 'v1' else 'apis'}/{version}{where}/{plural}"
 
@@ -168,16 +171,11 @@ class Kube:
         self._http.close()
 
 
-_PLURALS = {
-    "NetworkPolicy": "networkpolicies",
-    "PriorityClass": "priorityclasses",
-    "Topology": "topologies",
-    "SchedulingPolicy": "schedulingpolicies",
-}
 _CLUSTERED = frozenset(
     {
         *("Namespace", "Node", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "PriorityClass"),
         *("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Topology", "SchedulingPolicy"),
+        *("CSINode", "DeviceClass", "PersistentVolume", "ResourceSlice", "StorageClass"),
     }
 )
 
@@ -202,11 +200,13 @@ _AUDIT = {
 class Bed:
     """One control plane in a folder of its own."""
 
-    def __init__(self, folder: Path, *, controllers: bool = False) -> None:
+    def __init__(self, folder: Path, *, controllers: bool = False, only: str = "") -> None:
         names = (*NEEDED, "kube-controller-manager") if controllers else NEEDED
         self._programs = binaries(*names)
         self._folder = folder
         self._controllers = controllers
+        self._only = only
+        """The controllers that run; all but a few, if it is empty."""
         self._ports = {name: free_port() for name in ("etcd", "peer", "api", "manager")}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.server = f"https://127.0.0.1:{self._ports['api']}"
@@ -269,7 +269,7 @@ class Bed:
             "--max-mutating-requests-inflight=1000",
         )
         authority = folder / "certs" / "apiserver.crt"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + READY_S
         while True:
             try:
                 if not hasattr(self, "admin"):
@@ -306,15 +306,22 @@ class Bed:
             "--use-service-account-credentials=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={self._ports['manager']}",
-            "--port=0",
             f"--cert-dir={self._folder / 'certs'}",
             f"--service-account-private-key-file={self._folder / 'sa.key'}",
             "--leader-elect=false",
             "--node-monitor-grace-period=8s",
             "--node-monitor-period=1s",
-            "--pod-eviction-timeout=5s",
-            "--controllers=*,-ttl,-bootstrapsigner,-tokencleaner",
+            f"--controllers={self._only or '*,-ttl,-bootstrapsigner,-tokencleaner'}",
+            *(("--port=0", "--pod-eviction-timeout=5s") if self.minor < 24 else ()),
         )
+
+    @property
+    def minor(self) -> int:
+        """The minor number of the release, as 20 in 1.20.2."""
+        said = subprocess.run(
+            [self._programs["kube-apiserver"], "--version"], capture_output=True, text=True, check=True
+        )
+        return int(said.stdout.split(".")[1])
 
     def kubeconfig(self, token: str = "rota-token") -> Path:
         """A kubeconfig of an identity; Rota's own by default."""

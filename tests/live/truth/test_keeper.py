@@ -20,7 +20,7 @@ from rota.live.intake.audit_entry import Asker
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
-from rota.live.truth.keeper import ForecastKeeper, kind_of
+from rota.live.truth.keeper import ForecastKeeper, _not_before, kind_of
 from rota.store.database import open_database
 from rota.store.forecasts import StoredForecast, StoredRange
 from rota.store.records import Records, WriteBatch
@@ -212,3 +212,15 @@ def test_kind_is_that_of_most_run_times() -> None:
     assert kind_of(Basis(declared=9, guessed=1)) == "declared"
     assert kind_of(Basis(declared=1, history=1)) == "mixed"
     assert kind_of(Basis()) == "no other jobs"
+
+
+def test_range_of_an_end_is_not_before_that_of_the_start() -> None:
+    """Both are stretched by factors of their own."""
+    start = TimeRange(low_s=10.0, median_s=20.0, high_s=90.0)
+    end = TimeRange(low_s=5.0, median_s=30.0, high_s=60.0)
+
+    assert _not_before(end, start) == TimeRange(low_s=10.0, median_s=30.0, high_s=90.0)
+    assert _not_before(end, TimeRange(low_s=1.0, median_s=20.0, high_s=None)) == TimeRange(
+        low_s=5.0, median_s=30.0, high_s=None
+    )
+    assert _not_before(None, start) is None

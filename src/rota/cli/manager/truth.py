@@ -105,10 +105,14 @@ def truth(
 
     client = Client(server, timeout_s=SIMULATION_TIMEOUT_S)
     found = client.get(f"/truth?days={days:g}&of={of.value}")
-    compared, why = _simulated(client, days) if simulate else (None, None)
-    causes = client.get(f"/truth/causes?days={days:g}") if explain else None
+    compared, why = _asked(client, f"/truth/simulated?days={days:g}") if simulate else (None, None)
+    causes, why_not = _asked(client, f"/truth/causes?days={days:g}") if explain else (None, None)
     if output is OutputFormat.JSON:
-        emit([{**found, "simulated": compared, "simulated_why": why, "causes": causes}], (), output)
+        emit(
+            [{**found, "simulated": compared, "simulated_why": why, "causes": causes, "causes_why": why_not}],
+            (),
+            output,
+        )
         return
     emit(_rows(found, by), COLUMNS, output)
     if output is OutputFormat.CSV:
@@ -122,12 +126,14 @@ def truth(
     if causes is not None:
         echo()
         emit(causes, CAUSES, output)
+    elif why_not is not None:
+        echo(f"not explained: {why_not}", err=True)
 
 
-def _simulated(client: Any, days: float) -> tuple[Json | None, str | None]:
-    """Return the comparison with a simulation, or why there is none."""
+def _asked(client: Any, path: str) -> tuple[Any, str | None]:
+    """Return what the manager computes, or why it can't."""
     try:
-        return client.get(f"/truth/simulated?days={days:g}"), None
+        return client.get(path), None
     except RotaError as error:
         return None, str(error)
 

@@ -6,11 +6,10 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.cli.render import Column, OutputFormat, emit, progress
+from rota.cli.study.experiment_options import ExperimentOptions, signature
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
@@ -22,48 +21,7 @@ if TYPE_CHECKING:
 FAILED_SHOWN = 5
 
 
-def experiment(
-    file: Annotated[Path | None, typer.Argument(help="The experiment; options add to it.", metavar="FILE.yaml")] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="A policy; may be repeated.", metavar="P")] = None,
-    trace: Annotated[
-        list[str] | None,
-        typer.Option(help="A trace file or a kind of generated workload; may be repeated.", metavar="FILE|KIND"),
-    ] = None,
-    cluster: Annotated[list[str] | None, typer.Option(help="A cluster; may be repeated.", metavar="SPEC")] = None,
-    load: Annotated[
-        list[float] | None,
-        typer.Option(help="Demand as a fraction of the cluster's devices; may be repeated.", metavar="F"),
-    ] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="A seed; may be repeated.", metavar="N")] = None,
-    seeds: Annotated[int | None, typer.Option(help="So many seeds, from 0 on.", metavar="N", min=1)] = None,
-    jobs: Annotated[int | None, typer.Option(help="Jobs of each workload.", metavar="N", min=1)] = None,
-    warm_up: Annotated[
-        str | None, typer.Option(help="Left out at the beginning: 200 jobs, 10% or 2h.", metavar="AMOUNT")
-    ] = None,
-    cool_down: Annotated[
-        str | None, typer.Option(help="Left out at the end, in the same forms.", metavar="AMOUNT")
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="An option of rota sim for all runs, such as restart_cost=30s; may be repeated.", metavar="NAME=VALUE"
-        ),
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(help="A metric to show, by name or as FILE.py:FUNCTION; may be repeated.", metavar="NAME"),
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(help="The policy that others are compared with; the first if not given.", metavar="P")
-    ] = None,
-    processes: Annotated[int, typer.Option(help="Runs at a time.", metavar="N", min=1)] = 1,
-    out: Annotated[
-        Path | None, typer.Option(help="Where results are kept; NAME-results if not given.", metavar="DIR")
-    ] = None,
-    figures: Annotated[bool, typer.Option("--figures", help="Also write the figures as PDF and SVG.")] = False,
-    list_metrics: Annotated[bool, typer.Option("--list-metrics", help="Print every metric with its formula.")] = False,
-    output: OutputOption = OutputFormat.TABLE,
-) -> int:
+def experiment(**given: Any) -> int:
     """Run a grid of simulations over policies, workloads, clusters, loads and seeds.
 
     Results are kept in a folder as each run ends. The same command continues where it was stopped.
@@ -80,24 +38,29 @@ def experiment(
 
       rota experiment --list-metrics
     """
-    if list_metrics:
-        _print_metrics(output)
+    options = ExperimentOptions(**given)
+    if options.list_metrics:
+        _print_metrics(options.output)
         return 0
-    given = {
-        "policies": policy,
-        "traces": trace,
-        "clusters": cluster,
-        "loads": load,
-        "seeds": _seeds(seed, seeds),
-        "jobs": jobs,
-        "warm_up": warm_up,
-        "cool_down": cool_down,
-        "baseline": baseline,
-        **_metrics(metric or []),
+    fields = {
+        "policies": options.policy,
+        "traces": options.trace,
+        "clusters": options.cluster,
+        "loads": options.load,
+        "seeds": _seeds(options.seed, options.seeds),
+        "jobs": options.jobs,
+        "warm_up": options.warm_up,
+        "cool_down": options.cool_down,
+        "baseline": options.baseline,
+        **_metrics(options.metric or []),
     }
-    defined = _defined(file, {name: value for name, value in given.items() if value}, _options(option or []))
-    folder = out or Path(f"{defined.name}-results")
-    return _run(defined, folder, processes, with_figures=figures, output=output)
+    named = {name: value for name, value in fields.items() if value}
+    defined = _defined(options.file, named, _options(options.option or []))
+    folder = options.out or Path(f"{defined.name}-results")
+    return _run(defined, folder, options.processes, with_figures=options.figures, output=options.output)
+
+
+experiment.__signature__ = signature()  # type: ignore[attr-defined] # Typer reads the options from it
 
 
 def _seeds(seed: list[int] | None, seeds: int | None) -> object:
@@ -127,7 +90,7 @@ def _options(texts: list[str]) -> dict[str, str | bool]:
 
 def _defined(file: Path | None, given: Mapping[str, Any], options: Mapping[str, Any]) -> Experiment:
     """The experiment of the file, if there is one, with what the command line gives over it."""
-    from rota.files.experiment_file import experiment_from, read_experiment_file
+    from rota.experiments.experiment_file import experiment_from, read_experiment_file
 
     fields: dict[str, Any] = dict(read_experiment_file(file)) if file is not None else {"name": "experiment"}
     for name, way_out in (("policies", "--policy NAME"), ("traces", "--trace FILE"), ("clusters", "--cluster SPEC")):

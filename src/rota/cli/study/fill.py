@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.cli import human
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
 from rota.core.errors import RotaError
+
+if TYPE_CHECKING:
+    from rota.experiments.fill import FillResult
 
 
 def fill(
@@ -58,28 +62,28 @@ def fill(
     _print(names, results, output)
 
 
-def _print(names: list[str], results: list[object], output: OutputFormat) -> None:
-    """Print means with half-widths of 95% intervals over seeds."""
-    from rota.experiments.fill import FillResult
+def _shown(values: list[float]) -> str:
+    """A mean of fractions with half of its 95% interval."""
     from rota.experiments.statistics import mean_interval
 
+    found = mean_interval(values)
+    half = found.half_width
+    return human.percent(found.value) + ("" if half is None else f" ± {100 * half:.1f}")
+
+
+def _print(names: list[str], results: Sequence[FillResult], output: OutputFormat) -> None:
+    """Print means with half-widths of 95% intervals over seeds."""
     rows = []
     for name in names:
-        mine = [each for each in results if isinstance(each, FillResult) and each.placement == name]
-
-        def shown(values: list[float]) -> str:
-            found = mean_interval(values)
-            half = found.half_width
-            return human.percent(found.value) + ("" if half is None else f" ± {100 * half:.1f}")
-
+        mine = [each for each in results if each.placement == name]
         row: dict[str, object] = {
             "placement": name,
-            "allocation": shown([each.allocation for each in mine]),
-            "fragmentation": shown([each.fragmentation for each in mine]),
-            "first": shown([each.first_refused_at for each in mine]),
+            "allocation": _shown([each.allocation for each in mine]),
+            "fragmentation": _shown([each.fragmentation for each in mine]),
+            "first": _shown([each.first_refused_at for each in mine]),
         }
         for kind in mine[0].allocation_by_type:
-            row[kind] = shown([each.allocation_by_type[kind] for each in mine])
+            row[kind] = _shown([each.allocation_by_type[kind] for each in mine])
         rows.append(row)
     columns = [
         Column(key="placement"),

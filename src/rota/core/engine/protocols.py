@@ -53,6 +53,8 @@ class Capabilities:
     """Whether consolidation may move tasks that hold fractions of devices."""
     asks_guard: bool = False
     """Whether it stops, moves or resizes no job without asking `Draft.may_preempt`."""
+    spares_others: bool = False
+    """Whether it stops no job in favour of one whose `preempts` is false."""
 
 
 class Policy(Protocol):

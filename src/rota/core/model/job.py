@@ -179,6 +179,8 @@ class Job:
     checkpoint: Checkpoint | None = None
     preemptible: bool = False
     """Whether it may be stopped in favour of other jobs although it starts over then."""
+    preempts: bool = True
+    """Whether other jobs may be stopped in its favour."""
     labels: tuple[tuple[str, str], ...] = ()
     gpu_milli: int = field(init=False, compare=False)
     """Thousandths of devices that the whole job holds when it runs at its full size."""
@@ -242,5 +244,6 @@ def is_revision(before: Job, after: Job) -> bool:
         max_restarts=after.max_restarts,
         checkpoint=after.checkpoint,
         preemptible=after.preemptible,
+        preempts=after.preempts,
     )
     return changed == after

@@ -20,6 +20,7 @@ from rota.core.model.placement import Placement
 from rota.core.state.state import State
 from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
 from rota.drivers.kubernetes.api.client import Api
+from rota.drivers.kubernetes.filters.world import World
 from rota.drivers.kubernetes.gangs.binder import Binder
 from rota.drivers.kubernetes.gangs.claims_check import ClaimsCheck, RepairCount
 from rota.drivers.kubernetes.gangs.context import DriverContext, EventSink, Report
@@ -29,9 +30,12 @@ from rota.drivers.kubernetes.gangs.gang_index import GangIndex
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
+from rota.drivers.kubernetes.gangs.pod_places import PodPlaces
+from rota.drivers.kubernetes.gangs.volume_binder import VolumeBinder
 from rota.drivers.kubernetes.objects.binding_annotations import (
     assign_slots,
     has_gaps,
+    planned_nodes,
     reassign_slots,
     recover_gang,
     restore_slots,
@@ -90,18 +94,22 @@ class KubernetesDriver:
         """Jobs that this Rota has started: their bound pods stay its own if the scheduler's name changes."""
         self.occupancy = Occupancy()
         self._headroom = Headroom()
-        self.node_cache = NodeCache(settings, self.occupancy, self._headroom)
-        self.gang_index = GangIndex(self.occupancy, self._headroom)
+        self.world = World()
+        places = PodPlaces(self._headroom, self.world)
+        self.node_cache = NodeCache(settings, self.occupancy, self._headroom, self.world)
+        self.gang_index = GangIndex(self.occupancy, places)
         self._work = BackgroundTasks()
         self._binder = Binder(api)
         self._context = DriverContext(
             api=api,
             settings=settings,
             binder=self._binder,
+            volume_binder=VolumeBinder(api, self.world.volumes),
             gang_index=self.gang_index,
             node_cache=self.node_cache,
             occupancy=self.occupancy,
             headroom=self._headroom,
+            places=places,
             work=self._work,
             flush=self._flush,
         )
@@ -251,6 +259,8 @@ class KubernetesDriver:
     def carry_out(self, decisions: Sequence[Decision], now_s: float) -> list[Event]:
         """Begin to carry out decisions. A renewed lease is answered at once."""
         answers: list[Event] = []
+        if decisions:
+            self._controller.narrowing.note_change()
         for decision in decisions:
             live = self._engine_state.jobs[decision.job_id]
             self.contract.refuse_decision(decision, live.job)
@@ -279,9 +289,15 @@ class KubernetesDriver:
         gang.stage, gang.ordered, gang.started = Stage.PLACED, None, False
         assign_slots(gang, placement, self._node_at)
         crowded = self._headroom.crowded([str(slot.task.node.id) for slot in gang.slots], clock.now_s())
+        narrowing = self._controller.narrowing
+        barred = None if crowded is not None else narrowing.check(planned_nodes(gang))
         if crowded is not None:
             gang.clear_slots()
-            self._controller.turn_away(gang, crowded)
+            self._controller.turn_away(gang, f"node {crowded} has no pod capacity left")
+        elif barred is not None:
+            gang.clear_slots()
+            self._controller.turn_away(gang, barred)
+            narrowing.watch(gang)
         else:
             gang.deadline_s = clock.now_s() + self._settings.gang_timeout
         self.gang_index.touch(gang)
@@ -343,6 +359,7 @@ class KubernetesDriver:
         context.report.events.extend(self.occupancy.news(sink.state.inventory.by_name))
         report, context.report = context.report, Report()
         if report.events:
+            self._controller.narrowing.note_change()
             sink.deliver(report.events, report.arriving, report.why)
 
     async def _tick(self) -> None:

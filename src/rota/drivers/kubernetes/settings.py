@@ -79,6 +79,8 @@ class ClusterSettings(FileModel):
     devices: tuple[Name, ...] = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
     """Extended resources that are devices; a node has those of the first that it offers."""
     labels: NodeLabels = NodeLabels()
+    topology: tuple[Name, ...] = ()
+    """Node labels from the widest level to the narrowest, as block, rack, NVLink domain, host; empty allows any."""
     gang_timeout: Annotated[Seconds, Field(gt=0)] = 60.0
     """How long a gang may be partly bound."""
     lost_after: Annotated[Seconds, Field(ge=0)] = 30.0

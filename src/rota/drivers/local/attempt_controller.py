@@ -33,7 +33,7 @@ from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.notice_pipe import NoticePipe
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
-from rota.drivers.local.sliced_work import SlicedWork, Steps
+from rota.drivers.local.sliced_work import SLOT_WAIT_S, SlicedWork, StartSlots, Steps
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.drivers.local.time_slicer import TimeSlicer
 from rota.store import clock
@@ -77,7 +77,7 @@ class AttemptController:
         self._busy: set[asyncio.Task[None]] = set()
         self._slicer = TimeSlicer(self, self._loop.call_later)
         self._prefork = PreforkPool(self._loop.call_later, confined=settings.confinement.mounts)
-        self._sliced = SlicedWork(self._loop.call_later)
+        self._sliced, self._slots = SlicedWork(self._loop.call_later), StartSlots()
         self._notices = NoticePipe(settings.pipe, self._loop, self._read_notices)
         self._has_settled = False
 
@@ -227,6 +227,8 @@ class AttemptController:
     def _start_tasks(self, attempt: Attempt, port: int) -> Steps:
         """Start the tasks of an attempt one by one; those that are left when it is stopped are never started."""
         for task in attempt.tasks:
+            while self._slots.is_full and not attempt.ending and not attempt.given_up:
+                yield SLOT_WAIT_S
             task.find()
             if task.claimed:
                 self._watch(attempt, task)
@@ -249,6 +251,7 @@ class AttemptController:
             attempt.given_up = f"task {task.slot.rank} could not be started: {error.strerror}"
             self._loop.call_soon(self._spawn_failed, attempt, task)
             return
+        self._slots.take(lambda: task.is_starting)
         self._watch(attempt, task)
 
     def _spawn_failed(self, attempt: Attempt, task: TaskHandle) -> None:
@@ -262,8 +265,6 @@ class AttemptController:
             late = sum(task.phase is TaskPhase.NEW for task in attempt.tasks)
             attempt.given_up = f"{late} of {len(attempt.tasks)} tasks did not reach the barrier in time"
             self._end(attempt, GIVEN_UP_GRACE_S)
-
-    # -- watching --------------------------------------------------------------------------------
 
     def _read_notices(self, tokens: Sequence[str]) -> None:
         """Read what changed, and look once at each attempt that has progressed."""
@@ -328,8 +329,6 @@ class AttemptController:
         running = self._loop.create_task(work)
         self._busy.add(running)
         running.add_done_callback(self._busy.discard)
-
-    # -- deciding --------------------------------------------------------------------------------
 
     def _look(self, attempt: Attempt) -> None:
         """Act on a change of an attempt: open the barrier, report events, end or conclude it."""

@@ -6,6 +6,7 @@ pieces alternate, so that a small one never waits for a large one to finish.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,6 +16,10 @@ SLICE_S = 0.01
 """How long steps are taken before other work of the loop is done; the last step may exceed it."""
 REST_S = 0.004
 """How long other work of the loop is done before the next slice."""
+SLOT_WAIT_S = 0.01
+"""How long to wait before looking again whether another task may be started."""
+LONGEST_START_S = 5.0
+"""After how long a start that goes on no longer keeps others from starting."""
 Steps = Iterator[float]
 """Yields after each step how long to wait before the next one, in seconds; usually 0."""
 
@@ -67,3 +72,23 @@ class SlicedWork:
             self._later(wait_s, lambda: self.add(steps))
         else:
             self._pieces.append(steps)
+
+
+class StartSlots:
+    """The tasks that are being started: only a few at a time compete with the manager for the CPUs."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most or 2 + (os.cpu_count() or 1)
+        self._until_s: dict[Callable[[], bool], float] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further task should be started now."""
+        if len(self._until_s) >= self._most:
+            now_s = time.monotonic()
+            self._until_s = {start: until for start, until in self._until_s.items() if until > now_s and start()}
+        return len(self._until_s) >= self._most
+
+    def take(self, is_starting: Callable[[], bool]) -> None:
+        """Count a task as long as it is being started."""
+        self._until_s[is_starting] = time.monotonic() + LONGEST_START_S

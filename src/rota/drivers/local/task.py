@@ -60,6 +60,11 @@ class TaskHandle:
         self._child, self.pidfd = supervisor.pid, supervisor.pidfd
 
     @property
+    def is_starting(self) -> bool:
+        """Whether its supervisor is still at work to start it."""
+        return self.pidfd >= 0 and self.phase in (TaskPhase.NEW, TaskPhase.LAUNCHING)
+
+    @property
     def has_ended(self) -> bool:
         """Whether it is known how the task ended."""
         return self.phase is TaskPhase.ENDED

@@ -72,6 +72,11 @@ class KubernetesLoop:
 
     def refuse(self, job: Job) -> str | None:
         """Return why a job can never run here; None if it can."""
+        if not job.preempts and not self._control.engine.policy.capabilities.spares_others:
+            return (
+                f"preemptionPolicy is Never, which policy {self._settings.policy} can't keep; use one that orders "
+                "jobs, such as priority, or leave it out"
+            )
         return self._control.engine.refuse(job)
 
     def is_used(self, name: JobId) -> bool:

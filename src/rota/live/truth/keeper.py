@@ -117,11 +117,9 @@ class ForecastKeeper:
 
     def _calibrated(self, computed: Forecast) -> Forecast:
         starts, ends = self.calibration.starts(self._policy), self.calibration.ends(self._policy)
-        return replace(
-            computed,
-            start=_stretched(computed.start, starts, computed.made_s),
-            end=_stretched(computed.end, ends, computed.made_s),
-        )
+        start = _stretched(computed.start, starts, computed.made_s)
+        end = _stretched(computed.end, ends, computed.made_s)
+        return replace(computed, start=start, end=_not_before(end, start))
 
     # -- keeping ---------------------------------------------------------------------------------
 
@@ -239,6 +237,15 @@ def _stretched(span: TimeRange | None, by: RangeCalibration, made_s: float) -> T
         return span
     found = by.stretch(made_s, span.median_s, span.low_s, span.high_s)
     return TimeRange(low_s=found.low_s, median_s=span.median_s, high_s=found.high_s)
+
+
+def _not_before(end: TimeRange | None, start: TimeRange | None) -> TimeRange | None:
+    """Return the range of an end that does not begin or end before that of the start."""
+    if end is None or start is None:
+        return end
+    low_s = end.low_s if start.low_s is None or end.low_s is None else max(end.low_s, start.low_s)
+    high_s = None if start.high_s is None or end.high_s is None else max(end.high_s, start.high_s)
+    return replace(end, low_s=low_s, high_s=high_s)
 
 
 def _stored(computed: TimeRange | None, shown: TimeRange | None) -> StoredRange | None:

@@ -23,7 +23,7 @@ from rota.forecast.costs import CostLearner
 from rota.forecast.durations import RunTimes
 from rota.forecast.forks import in_forks
 from rota.forecast.past import PastRun, kind_of
-from rota.forecast.predict import Assumptions, Budget, Question, predict
+from rota.forecast.predict import Assumptions, Budget, Question, done_s, predict
 from rota.forecast.speeds import PlacementLearner, at_reference, observed_speeds
 from rota.forecast.value import Forecast, decode_forecast, encode_forecast
 from rota.live.loop.boot import Restored, Scheduling, restored
@@ -133,7 +133,12 @@ class Forecaster:
         """Return what was learned up to now."""
         now_s = was.state.now_s
         waiting = [
-            PastRun(job=live.job, submit_s=live.submitted_s, command=self._commands.get(live.job.id, ""))
+            PastRun(
+                job=live.job,
+                submit_s=live.submitted_s,
+                command=self._commands.get(live.job.id, ""),
+                done_s=done_s(live, now_s),
+            )
             for live in was.state.jobs.values()
             if not live.state.is_final
         ]

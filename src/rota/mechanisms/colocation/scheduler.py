@@ -329,6 +329,8 @@ class ColocationScheduler:
 
     def _preempt(self, draft: Draft, live: LiveJob) -> bool:
         """Stop victims one by one until a job fits, then spare those whose devices it does not use."""
+        if not live.job.preempts:
+            return False
         mark = draft.mark()
         held: dict[LiveJob, Placement] = {}
         offered: Placement | Reason | None = None

@@ -32,7 +32,7 @@ _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode
 class ListScheduler:
     """The policy that an ordering rule makes."""
 
-    capabilities = Capabilities(asks_guard=True)
+    capabilities = Capabilities(asks_guard=True, spares_others=True)
 
     def __init__(self, rule: OrderingRule, allocator: Allocator) -> None:
         self._rule = rule
@@ -203,7 +203,7 @@ class _Walk:
             placement = self._displace(live)
             if placement is not None:
                 return placement
-        if self._rule.preempts:
+        if self._rule.preempts and live.job.preempts:
             placement = self._make_room(live, key, missing)
             if placement is not None:
                 return placement
@@ -214,7 +214,8 @@ class _Walk:
     def _displace(self, live: LiveJob) -> Placement | None:
         """Devices of jobs that tenancy displaces, whatever their place in the order."""
         draft, index = self._draft, self._index
-        offer = None if live in self._displaced else draft.allocator.displace(live, draft.inventory, draft.now_s)
+        is_spared = live in self._displaced or not live.job.preempts
+        offer = None if is_spared else draft.allocator.displace(live, draft.inventory, draft.now_s)
         if offer is None:
             return None
         for victim in offer.victims:
@@ -251,8 +252,8 @@ class _Walk:
         mark = draft.mark()
         for _, yielding in victims:
             draft.release(yielding)
-        answer = draft.offer(live)
-        if isinstance(answer, Reason):
+        answer: Placement | Reason | None = draft.offer(live)
+        if answer is None or isinstance(answer, Reason):
             most = None if allocator.ledger is None else 1
             answer = self._release_more(live, behind, victims, most)
             if answer is None:

@@ -63,15 +63,9 @@ class Costs:
     def __post_init__(self) -> None:
         if not self.checkpoint_interval_s >= 0:
             raise RotaError(f"checkpoint interval is {self.checkpoint_interval_s:g}; it must be 0 or more")
-        for name, cost_s in (
-            ("restart cost", self.restart_s),
-            ("checkpoint time", self.checkpoint_s),
-            ("resume cost", self.resume_s),
-            ("move cost", self.of_move_s),
-            ("resize cost", self.of_resize_s),
-            ("load time", self.load_s),
-            ("save time", self.save_s),
-        ):
+        stops = ("restart cost", self.restart_s), ("checkpoint time", self.checkpoint_s), ("resume cost", self.resume_s)
+        moves = ("move cost", self.of_move_s), ("resize cost", self.of_resize_s)
+        for name, cost_s in (*stops, *moves, ("load time", self.load_s), ("save time", self.save_s)):
             if not 0 <= cost_s < math.inf:
                 raise RotaError(f"{name} is {cost_s:g}; it must be a number of seconds, 0 or more")
 

@@ -52,6 +52,7 @@ class ServiceOrder:
         self._params = params
         self._reports = knowledge.reports
         self._asks = params.progress and type(knowledge.reports) is not Reports
+        """Whether jobs are asked that say by a label that they report; of real jobs, `reported` is read."""
         self._priorities = params.priorities
         self._margin = params.margin
         self._base_gpu_s = max(params.base_gpu_s, RESTARTS * knowledge.restart_s)
@@ -103,7 +104,7 @@ class ServiceOrder:
         if self._params.declared and job.job.estimate_s:
             ratio = self._declared.predict(declarer(job.job))
             found = None if ratio is None else ratio * job.job.estimate_s * job.job.gpus
-        if found is None and self._params.learned:
+        if found is None and len(self._sizes):
             found = self._sizes.predict(alike(job.job))
         return found or 0.0
 
@@ -119,7 +120,10 @@ class ServiceOrder:
             had, pace = _in_common_units(job, now_s)
         else:
             had, pace = job.attained_gpu_s(now_s), job.gpus
-        level, memo, until_gpu_s = self._rank(job, had, memo, now_s)
+        level = self._levels.of(had)
+        until_gpu_s = self._levels.limit(level)
+        if level and (memo.predicted_gpu_s or job.reported is not None or (self._asks and asked.labels)):
+            level, memo, until_gpu_s = self._with_knowledge(job, had, memo, now_s, level)
         until_s = math.inf
         if job.progress_rate and pace:
             until_s = later(now_s, (until_gpu_s - had) / pace)
@@ -141,17 +145,15 @@ class ServiceOrder:
             beside = (there + 1).bit_length() - 1
         return RankMemo(self.predicted_gpu_s(job), beside=beside)
 
-    def _rank(self, job: JobView, had: float, memo: RankMemo, now_s: float) -> tuple[int, RankMemo, float]:
-        """Return the level, what to remember, and the service at which to look again."""
-        levels = self._levels
-        level = levels.of(had)
-        until = levels.limit(level)
-        if not level:
-            return level, memo, until
+    def _with_knowledge(
+        self, job: JobView, had: float, memo: RankMemo, now_s: float, level: int
+    ) -> tuple[int, RankMemo, float]:
+        """Return the level by predictions and reports, what to remember, and the service at which to look again."""
+        until = self._levels.limit(level)
         if memo.predicted_gpu_s and had < OVERDUE * memo.predicted_gpu_s:
             to_come = max(memo.predicted_gpu_s - had, LAST_PART * memo.predicted_gpu_s)
             level, until = self._lesser(level, until, had, to_come, OVERDUE * memo.predicted_gpu_s)
-        if not memo.distrusted and (self._asks or job.reported is not None) and self._params.progress:
+        if self._params.progress and not memo.distrusted:
             done = job.reported
             if done is None:
                 done = self._reports.fraction_done(job.job, job.work_done(now_s))

@@ -40,6 +40,9 @@ class GroupPredictor:
     def __init__(self) -> None:
         self._groups: dict[str, GroupRecord] = {}
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def predict(self, group: str) -> float | None:
         """Return the expected value; None where the group is not to be trusted."""
         found = self._groups.get(group)

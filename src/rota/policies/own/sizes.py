@@ -12,10 +12,13 @@ import heapq
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from rota.core.model.job import WHOLE, DeviceType
+from rota.core.model.job import WHOLE, DeviceType, Job
+from rota.core.state.job_record import LiveJob
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.elastic.rule import Candidate, DefaultSizeRule, SizePlan, SizeQuestion, Target, even_sizes
+from rota.mechanisms.ordering.rule import Turn
 from rota.policies.own.order import ServiceOrder
 from rota.policies.own.params import RotaParams
 
@@ -49,6 +52,21 @@ class _Choice:
         return self.tasks * self.found.per_task_milli
 
 
+class _Place(NamedTuple):
+    """The place of a waiting job in the order, and what it was found for."""
+
+    job: Job
+    since_s: float
+    several_types: bool
+    turn: Turn
+
+    def holds_for(self, live: LiveJob, now_s: float, several_types: bool) -> bool:
+        """Return whether the job still waits, unchanged."""
+        if live.holds or live.since_s != self.since_s or live.job is not self.job:
+            return False
+        return self.several_types is several_types and now_s < self.turn.until_s
+
+
 class LevelSizes(DefaultSizeRule):
     """Rule for elastic jobs and for clusters of several device types."""
 
@@ -61,6 +79,8 @@ class LevelSizes(DefaultSizeRule):
         self._restart_s = knowledge.restart_s
         self._growth: dict[Hashable, float] = {}
         self._relative: dict[Hashable, dict[DeviceType, float]] = {}
+        self._waiting: dict[int, _Place] = {}
+        """By sequence number, the places of waiting jobs."""
 
     def plan(self, question: SizeQuestion) -> SizePlan:
         """Choose jobs by level, types by gain, then sizes by gain."""
@@ -68,8 +88,7 @@ class LevelSizes(DefaultSizeRule):
         ranked = []
         until_s = math.inf
         for found in question.candidates:
-            turn = self._order.turn(found.live, now_s, in_common_units=len(question.pools) > 1)
-            found.live.remember(turn.memo)
+            turn = self._turn(found.live, now_s, several_types=len(question.pools) > 1)
             ranked.append((turn.key, found))
             if found.tasks:
                 until_s = min(until_s, turn.until_s)
@@ -83,6 +102,21 @@ class LevelSizes(DefaultSizeRule):
         waits = len(chosen) < len(question.candidates) or len(question.pools) > 1
         return SizePlan(targets, max(until_s, now_s + max(self._restart_s, SOONEST_S)) if waits else math.inf)
 
+    def forget(self, live: LiveJob) -> None:
+        """Drop the place of a job that ended."""
+        self._waiting.pop(live.seq, None)
+
+    def _turn(self, live: LiveJob, now_s: float, *, several_types: bool) -> Turn:
+        """Return a job's place in the order; that of a job that waits stays until it runs, is changed or is due."""
+        known = self._waiting.get(live.seq)
+        if known is not None and known.holds_for(live, now_s, several_types):
+            return known.turn
+        turn = self._order.turn(live, now_s, in_common_units=several_types)
+        live.remember(turn.memo)
+        if not live.holds:
+            self._waiting[live.seq] = _Place(live.job, live.since_s, several_types, turn)
+        return turn
+
     # -- which jobs ------------------------------------------------------------------------------
 
     def _choose(
@@ -93,12 +127,16 @@ class LevelSizes(DefaultSizeRule):
         by_type = dict(free)
         chosen = []
         for _, found in ranked:
+            if not left:
+                break
             sizes = self._sizes(found, question)
             if not sizes:
                 continue
             need = sizes[0] * found.per_task_milli
+            if need > left:
+                continue
             speeds = self._speeds(found, sizes[0], question)
-            if need > left or not speeds:
+            if not speeds:
                 continue
             kind = max(speeds, key=lambda each: (by_type[each] >= need, speeds[each]))
             if by_type[kind] < need:

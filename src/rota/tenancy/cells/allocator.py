@@ -84,7 +84,7 @@ class CellAllocator:
     def equivalence_key(self, live: LiveJob) -> Hashable:
         """Jobs of a tenant with equal requests and priorities are interchangeable."""
         job = live.job
-        return (job.tenant, live.standing, job.roles, job.labels)
+        return (job.tenant, live.standing, job.roles, job.labels, job.preempts)
 
     def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
         """Nothing relaxes: cells are close together by construction."""

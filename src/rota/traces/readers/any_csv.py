@@ -11,7 +11,7 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import DEFAULT_TENANT, WHOLE, DeviceType, Role
 from rota.traces.assemble import Shape, gang, plain_job, shape_of
 from rota.traces.builder import Entry, TraceBuilder
-from rota.traces.fields import amount, bad, moment_s
+from rota.traces.fields import amount, bad, moment_s, number
 from rota.traces.source import TraceSource, open_source
 from rota.traces.table import HeaderColumns, Parse, read_table
 from rota.traces.workload import Outcome, Workload
@@ -112,9 +112,11 @@ def _parser(header: HeaderColumns, intake: TraceBuilder, columns: Mapping[str, s
 
 def _time_s(name: str, text: str) -> float:
     try:
-        return float(text)
+        float(text)
     except ValueError:
         pass
+    else:
+        return number(name, text)
     for form in ("%Y/%m/%d %H:%M:%S", "%d/%m/%Y %H:%M:%S"):
         try:
             return (datetime.strptime(text, form) - datetime(1970, 1, 1)).total_seconds()

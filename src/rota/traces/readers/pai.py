@@ -34,6 +34,8 @@ STATUSES = {
 }
 PERCENT = 100.0
 GIB = 2**30
+MOST = 1_000_000
+"""GPUs, CPUs or GiB of a task above which a line is wrong."""
 _ANY = frozenset({"", "MISC", "None", "nan", "CPU"})
 """Types that say nothing about which GPU will do."""
 
@@ -91,12 +93,11 @@ def read_tasks(source: TraceSource) -> Workload:
     intake = TraceBuilder(source)
     submitted = dict(_submissions(source.path.with_name("pai_job_table.csv")))
     by_job: dict[str, list[tuple[int, list[str]]]] = {}
-    with source.text() as lines:
-        for number, row in enumerate(csv.reader(lines), start=1):
-            if len(row) != TASK_FIELDS:
-                intake.reject(number, f"it has {len(row)} fields; a task has {TASK_FIELDS}")
-            elif row[0] != "job_name":
-                by_job.setdefault(row[0], []).append((number, row))
+    for number, row in _rows(source):
+        if len(row) != TASK_FIELDS:
+            intake.reject(number, f"it has {len(row)} fields; a task has {TASK_FIELDS}")
+        elif row[0] != "job_name":
+            by_job.setdefault(row[0], []).append((number, row))
     for name, tasks in by_job.items():
         first = tasks[0][0]
         try:
@@ -112,14 +113,28 @@ def read_tasks(source: TraceSource) -> Workload:
     return intake.workload("pai2020-raw", from_zero=True)
 
 
+def _rows(source: TraceSource) -> Iterator[tuple[int, list[str]]]:
+    """The lines that are not blank, with their numbers."""
+    with source.text() as lines:
+        rows = csv.reader(lines)
+        try:
+            for row in rows:
+                if row:
+                    yield rows.line_num, row
+        except csv.Error as error:
+            raise RotaError(f"{source.path}:{rows.line_num}: {error}") from None
+
+
 def _submissions(path: Path) -> Iterator[tuple[str, tuple[float, str]]]:
     """When each job was submitted, and its user, of the table of jobs if it is there."""
     if not path.exists():
         return
-    with open_source(path).text() as lines:
-        for row in csv.reader(lines):
-            if len(row) == JOB_FIELDS and row[4] and row[0] != "job_name":
+    for number, row in _rows(open_source(path)):
+        if len(row) == JOB_FIELDS and row[4] and row[0] != "job_name":
+            try:
                 yield row[0], (amount("start_time", row[4]), row[2])
+            except RotaError as error:
+                raise RotaError(f"{path}:{number}: {error}") from None
 
 
 def _job(name: str, tasks: list[list[str]], known: tuple[float, str] | None) -> Entry | None:
@@ -131,11 +146,13 @@ def _job(name: str, tasks: list[list[str]], known: tuple[float, str] | None) -> 
         outcomes.append(STATUSES[row[3]])
     if None in outcomes or any(not row[4] or not row[5] for row in tasks):
         return None
+    if not name:
+        raise bad("job_name", name, "a name")
     starts = [amount("start_time", row[4]) for row in tasks]
     ends = [amount("end_time", row[5]) for row in tasks]
     if max(ends) < min(starts):
         raise bad("end_time", tasks[0][5], "a time after the start")
-    roles = []
+    roles: list[Role] = []
     for number, (_, task, count, _, _, _, cpu, memory, gpu, kind) in enumerate(tasks):
         gpus, cpus = amount("plan_gpu", gpu or "0") / PERCENT, amount("plan_cpu", cpu or "0") / PERCENT
         (role,), _ = _shape(count, gpus, cpus, memory, kind)
@@ -156,6 +173,10 @@ def _named(role: Role, name: str, taken: list[str]) -> Role:
 
 def _shape(count: str, gpus: float, cpus: float, memory: str, kind: str) -> Shape:
     """Instances of a task, with what each of them asks for; more than one GPU is rounded up to whole ones."""
+    memory_gib = amount("plan_mem", memory or "0")
+    for field, value in (("plan_gpu", gpus), ("plan_cpu", cpus), ("plan_mem", memory_gib)):
+        if value > MOST:
+            raise bad(field, f"{value:g}", f"at most {MOST:,}")
     milli = round(gpus * WHOLE)
     if milli > WHOLE:
         milli = -(-milli // WHOLE) * WHOLE
@@ -166,6 +187,6 @@ def _shape(count: str, gpus: float, cpus: float, memory: str, kind: str) -> Shap
             device_milli=milli,
             device_types=types,
             cpu_milli=round(cpus * WHOLE),
-            memory_bytes=int(amount("plan_mem", memory or "0") * GIB),
+            memory_bytes=int(memory_gib * GIB),
         )
     )

@@ -15,7 +15,12 @@ log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 NAME = "rota"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_OF_OTHERS = frozenset({"autoscaling.x-k8s.io", "jobset.x-k8s.io", "kubeflow.org", "ray.io"})
+_OF_OTHERS = frozenset(
+    {
+        *("autoscaling.x-k8s.io", "jobset.x-k8s.io", "kubeflow.org", "ray.io"),
+        *("scheduling.run.ai", "scheduling.volcano.sh"),
+    }
+)
 """API groups of controllers that a cluster may lack; Rota works without them."""
 _OBJECTS = ("queues", "topologies", "schedulingpolicies")
 _REGISTRATION = "admissionregistration.k8s.io"
@@ -68,10 +73,15 @@ def cluster_rules() -> list[Json]:
         _rule("", ["pods/binding", "pods/eviction"], ["create"]),
         _rule("", ["pods/status"], ["patch"]),
         _rule("", ["events"], ["create"]),
+        _rule("", ["namespaces"], ["list", "watch"]),
+        _rule("", ["persistentvolumes", "persistentvolumeclaims"], ["get", "list", "watch", "patch"]),
+        _rule("storage.k8s.io", ["storageclasses", "csinodes"], ["list", "watch"]),
         _rule("batch", ["jobs"], ["get", "delete"]),
         _rule("jobset.x-k8s.io", ["jobsets"], ["get"]),
         _rule("kubeflow.org", ["pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"], ["get"]),
         _rule("ray.io", ["rayclusters"], ["get"]),
+        _rule("scheduling.volcano.sh", ["podgroups"], ["get"]),
+        _rule("scheduling.run.ai", ["podgroups"], ["get"]),
         _rule("rota.dev", ["podgroups"], ["get"]),
         _rule("rota.dev", ["podgroups/status"], ["patch"]),
         _rule("rota.dev", list(_OBJECTS), ["list", "watch"]),

@@ -19,6 +19,8 @@ from rota.drivers.kubernetes.gangs.gang_index import GangIndex
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
+from rota.drivers.kubernetes.gangs.pod_places import PodPlaces
+from rota.drivers.kubernetes.gangs.volume_binder import VolumeBinder
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.store import clock
 
@@ -56,10 +58,12 @@ class DriverContext:
     api: Api
     settings: ClusterSettings
     binder: Binder
+    volume_binder: VolumeBinder
     gang_index: GangIndex
     node_cache: NodeCache
     occupancy: Occupancy
     headroom: Headroom
+    places: PodPlaces
     work: BackgroundTasks
     flush: Callable[[], None]
     outdated: asyncio.Event = field(default_factory=asyncio.Event)

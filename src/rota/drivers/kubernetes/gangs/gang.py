@@ -12,12 +12,19 @@ from rota.core.messages.events import Event
 from rota.core.model.job import Job, JobId
 from rota.core.model.placement import Placement
 from rota.core.model.ranks import TaskRank
+from rota.drivers.kubernetes.api.quantity import plain_number
 from rota.drivers.kubernetes.objects.pod_annotations import LATE
-from rota.drivers.kubernetes.objects.pods import Pod, PodOwner, PodPhase
+from rota.drivers.kubernetes.objects.pods import Pod, PodOwner, PodPhase, PodRequests
 
 _ALONE = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Node", "Deployment"})
 """Controllers whose pods are independent: each pod is a job of its own."""
 GROUP_LABELS = ("rota.dev/pod-group", "scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name")
+VOLCANO_GROUP = "scheduling.k8s.io/group-name"
+KAI_GROUP = "pod-group-name"
+_GROUPS_OF_OTHERS = {VOLCANO_GROUP: "volcano", KAI_GROUP: "kai"}
+_KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
+_KUEUE_SIZE = "kueue.x-k8s.io/pod-group-total-count"
+KAI_SIZE = "kai.scheduler/batch-min-member"
 _JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 _TRAINER_LABELS = ("training.kubeflow.org/operator-name", "training.kubeflow.org/job-name")
 _DIGITS = re.compile(r"(\d+)")
@@ -43,6 +50,9 @@ class GangSource(Enum):
     OWNER = "owner"
     LABEL = "label"
     GROUP = "group"
+    VOLCANO = "volcano"
+    KAI = "kai"
+    KUEUE = "kueue"
     JOB_SET = "jobset"
     TRAINER = "trainer"
 
@@ -115,6 +125,10 @@ class Gang:
     """Whether its pods run on devices that the present settings do not describe: nothing is done to them."""
     refused: str = ""
     """Why it was not announced to the engine."""
+    barred: str = ""
+    """Why no nodes suit its pods at present, beyond what the engine counts."""
+    role_requests: tuple[PodRequests, ...] = ()
+    """What the pods of each role of its job ask for."""
     note: str = ""
     """Its placement as written onto its pods."""
 
@@ -191,6 +205,11 @@ def key_of(pod: Pod) -> GangKey:
     for label in GROUP_LABELS:
         if label in pod.labels:
             return GangKey(pod.namespace, GangSource.GROUP, pod.labels[label])
+    for note, source in _GROUPS_OF_OTHERS.items():
+        if pod.annotations.get(note):
+            return GangKey(pod.namespace, GangSource(source), pod.annotations[note])
+    if pod.labels.get(_KUEUE_GROUP):
+        return GangKey(pod.namespace, GangSource.KUEUE, pod.labels[_KUEUE_GROUP])
     if _JOB_SET_LABEL in pod.labels:
         return GangKey(pod.namespace, GangSource.JOB_SET, pod.labels[_JOB_SET_LABEL])
     if all(label in pod.labels for label in _TRAINER_LABELS):  # an MPI launcher has another owner than its workers
@@ -204,7 +223,9 @@ def stated_size(pod: Pod, key: GangKey) -> int | None:
     """The gang size that the pod itself states; for an elastic gang its maximum."""
     if key.source is GangSource.POD:
         return 1
-    tasks = pod.number("tasks")
+    if key.source is GangSource.KUEUE:
+        return plain_number(pod.annotations.get(_KUEUE_SIZE)) or None
+    tasks = pod.number("tasks") or plain_number(pod.annotations.get(KAI_SIZE)) or None
     return tasks if tasks is None else max(tasks, pod.number("max-tasks") or 0)
 
 

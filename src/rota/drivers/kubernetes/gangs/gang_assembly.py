@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 
 from rota.core.errors import RotaError, Unavailable
-from rota.core.messages.events import JobArrived, JobCancelled, JobReleased
+from rota.core.messages.events import JobArrived, JobCancelled, JobReleased, JobUpdated
 from rota.core.model.job import JobId
 from rota.drivers.kubernetes.api.client import MissingRight
 from rota.drivers.kubernetes.gangs.context import DriverContext
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, Stage
+from rota.drivers.kubernetes.gangs.narrowing import Narrowing
+from rota.drivers.kubernetes.objects.binding_annotations import requests_by_role
 from rota.drivers.kubernetes.objects.controller_sizes import Json, ask_size, has_ended, made, maker_path, tasks_of
-from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
+from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of, widened
 from rota.drivers.kubernetes.objects.pod_annotations import PLACEMENT
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
 from rota.store import clock
 
+_WAITS_FOR_GROUP = frozenset({GangSource.GROUP, GangSource.VOLCANO, GangSource.KAI})
 GROUP_S = 2.0
 """Interval between two look-ups of a PodGroup that does not exist yet."""
 
@@ -23,8 +26,9 @@ GROUP_S = 2.0
 class GangAssembly:
     """Assembles gangs from their first pod until the engine knows them, and again after pods were lost."""
 
-    def __init__(self, context: DriverContext) -> None:
+    def __init__(self, context: DriverContext, narrowing: Narrowing) -> None:
         self._context = context
+        self._narrowing = narrowing
 
     def gather(self, gang: Gang) -> None:
         """Announce a gang to the engine once it is complete."""
@@ -47,6 +51,11 @@ class GangAssembly:
         pods = [*gang.waiting, *gang.finished][: gang.size]
         if gang.job is not None and self._is_same_job(gang, pods):
             gang.stage = Stage.WAITING
+            gang.role_requests = requests_by_role(pods)
+            job = self._narrowing.first(gang, gang.job, pods)
+            if job.roles != gang.job.roles:
+                gang.job = job
+                self._context.report.events.append(JobUpdated(gang.id, job))
             self._context.report.events.append(JobReleased(gang.id))
             return
         self._announce(gang, pods)
@@ -55,7 +64,8 @@ class GangAssembly:
         """Whether the pods match the job that the engine knows in number and resources."""
         assert gang.job is not None
         try:
-            return job_of(gang, pods, self._context.settings, gang.id).roles == gang.job.roles
+            roles = job_of(gang, pods, self._context.settings, gang.id).roles
+            return roles == tuple(widened(role) for role in gang.job.roles)
         except RotaError:
             return False
 
@@ -89,6 +99,8 @@ class GangAssembly:
             gang.refused = str(error)
         if gang.refused:
             return
+        gang.role_requests = requests_by_role(pods)
+        job = self._narrowing.first(gang, job, pods)
         gang.job, gang.stage = job, Stage.WAITING
         self._context.gang_index.by_job[unique] = gang
         self._context.report.arriving[unique] = gang
@@ -104,7 +116,7 @@ class GangAssembly:
     async def _learn_size(self, gang: Gang) -> None:
         while gang.size is None and gang.members:
             gang.size = await ask_size(self._context.api, gang)
-            if gang.size is None and gang.key.source is GangSource.GROUP:
+            if gang.size is None and gang.key.source in _WAITS_FOR_GROUP:
                 await asyncio.sleep(GROUP_S)
             elif gang.size is None:
                 quiet_s = clock.now_s() - gang.touched_s

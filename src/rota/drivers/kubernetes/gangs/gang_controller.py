@@ -16,6 +16,7 @@ from rota.drivers.kubernetes.gangs.binder import Bound
 from rota.drivers.kubernetes.gangs.context import DriverContext
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, Stage
 from rota.drivers.kubernetes.gangs.gang_assembly import GangAssembly
+from rota.drivers.kubernetes.gangs.narrowing import Narrowing
 from rota.drivers.kubernetes.objects.binding_annotations import binding_note, fill, late
 from rota.drivers.kubernetes.objects.controller_sizes import ask_size
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
@@ -31,7 +32,8 @@ class GangController:
 
     def __init__(self, context: DriverContext, ask_first_s: float = 0.0) -> None:
         self._context = context
-        self._gathering = GangAssembly(context)
+        self.narrowing = Narrowing(context)
+        self._gathering = GangAssembly(context, self.narrowing)
         self._ask_first_s = ask_first_s
         """How long a pod with a slot waits for kube-scheduler to bind it."""
 
@@ -76,8 +78,15 @@ class GangController:
     def _assign_pods(self, gang: Gang) -> None:
         """Bind waiting pods to open slots, and split surplus pods off."""
         for slot, pod in fill(gang):
+            node = str(slot.task.node.id)
+            why = self.narrowing.check([(pod, node)])
+            if why is not None:  # one that was made for a pod that is gone; the gang gives up if that lasts
+                gang.why = why
+                gang.assigned.pop(pod.uid, None)
+                slot.pod, slot.bound = None, False
+                continue
             self._context.occupancy.drop(pod.uid)
-            self._context.headroom.put(pod.uid, str(slot.task.node.id))
+            self._context.places.plan(pod, node)
             self._context.work.do(self._bind(gang, slot, pod))
         for pod in late(gang):
             self._context.gang_index.part(gang, pod)
@@ -150,7 +159,7 @@ class GangController:
         left = gang.holders
         for uid in gang.assigned:
             if uid in gang.members and gang.members[uid].node is None:
-                self._context.headroom.put(uid, None)
+                self._context.places.drop(uid)
         gang.clear_slots()
         for pod in left:
             self._context.occupancy.count(pod)
@@ -175,9 +184,8 @@ class GangController:
         self.leave(gang)
         self._context.gang_index.touch(gang)
 
-    def turn_away(self, gang: Gang, node: str) -> None:
-        """Refuse a start because a node has no pod capacity left."""
-        why = f"node {node} has no pod capacity left"
+    def turn_away(self, gang: Gang, why: str) -> None:
+        """Refuse a start because a node can't take its pod."""
         gang.stage = Stage.WAITING
         self._context.report.why[gang.id] = why
         self._context.report.events.append(StartFailed(gang.id, why, clock.now_s() + RETRY_S))
@@ -207,6 +215,7 @@ class GangController:
     def tick(self, now_s: float) -> None:
         """Handle expired deadlines and lost nodes."""
         self._context.headroom.tick(now_s)
+        self.narrowing.refresh()
         if self._context.api.is_silent:
             self._postpone(now_s + self._context.settings.gang_timeout)
             self._context.node_cache.excuse_lost(now_s)
@@ -262,6 +271,8 @@ class GangController:
         within_s = self._context.settings.gang_timeout
         node = str(slot.task.node.id)
         try:
+            if pod.wants.needs.volumes:
+                await self._context.volume_binder.bind(pod, node, within_s=within_s)
             came = await self._context.binder.bind(pod, node, binding_note(gang, slot.task, pod), within_s=within_s)
         except Unavailable as error:
             if self._context.sink is None:
@@ -271,7 +282,7 @@ class GangController:
                 self._give_up(gang, f"pod {pod.name} could not be bound: {error}")
         else:
             if came is Bound.YES and slot.pod != pod.uid:  # deleted since, as the watch has reported before the answer
-                self._context.headroom.put(pod.uid, None)
+                self._context.places.drop(pod.uid)
             elif came is Bound.YES:
                 slot.bound = True
                 pod = gang.members.get(pod.uid, pod)
@@ -293,7 +304,7 @@ class GangController:
         if is_gone:
             gang.members.get(pod.uid, pod).ending = True
         gang.assigned.pop(pod.uid, None)
-        self._context.headroom.put(pod.uid, None)
+        self._context.places.drop(pod.uid)
         if slot.pod == pod.uid:
             slot.pod, slot.bound = None, False
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from rota.core.model.job import JobId
 from rota.drivers.kubernetes.gangs.gang import Gang, GangKey, GangSource, Stage, key_of, stated_size
-from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
+from rota.drivers.kubernetes.gangs.pod_places import PodPlaces
 from rota.drivers.kubernetes.objects.pods import Pod
 from rota.store import clock
 
@@ -15,9 +15,9 @@ from rota.store import clock
 class GangIndex:
     """Gangs by key and by job."""
 
-    def __init__(self, occupancy: Occupancy, headroom: Headroom) -> None:
+    def __init__(self, occupancy: Occupancy, places: PodPlaces) -> None:
         self._occupancy = occupancy
-        self._headroom = headroom
+        self._places = places
         self._gangs: dict[GangKey, Gang] = {}
         self._gang_by_pod: dict[str, Gang] = {}
         self._others: set[str] = set()
@@ -45,7 +45,7 @@ class GangIndex:
         if not pod.is_ours or (pod.gated and pod.node is None):
             self._others.add(pod.uid)
             self._occupancy.count(pod)
-            self._headroom.put(pod.uid, pod.node if pod.holds else None)
+            self._places.see(pod)
             return
         gang = self._gang_by_pod.get(pod.uid) or self._join(pod)
         before = gang.members.get(pod.uid)
@@ -53,7 +53,7 @@ class GangIndex:
             pod.node = before.node  # a stale view of a pod that has been bound since
         gang.members[pod.uid] = pod
         if pod.holds or pod.phase.is_over or pod.uid not in gang.assigned:
-            self._headroom.put(pod.uid, pod.node if pod.holds else None)
+            self._places.see(pod)
         if not gang.is_counted(pod.uid):
             self._occupancy.count(pod)
         self.touch(gang)
@@ -61,7 +61,7 @@ class GangIndex:
     def gone(self, uid: str) -> None:
         """Remove a deleted pod."""
         self._occupancy.drop(uid)
-        self._headroom.put(uid, None)
+        self._places.drop(uid)
         self._others.discard(uid)
         gang = self._gang_by_pod.pop(uid, None)
         if gang is not None:

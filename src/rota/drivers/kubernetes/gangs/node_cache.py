@@ -17,6 +17,7 @@ from rota.core.messages.events import (
 from rota.core.model.cluster import Node
 from rota.core.model.job import NodeId
 from rota.core.state.state import State
+from rota.drivers.kubernetes.filters.world import World
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.objects.nodes import NodeSeen, planned_node
@@ -29,8 +30,11 @@ Json = dict[str, Any]
 class NodeCache:
     """The known form of each node, and the form last reported to the engine."""
 
-    def __init__(self, settings: ClusterSettings, occupancy: Occupancy, headroom: Headroom) -> None:
+    def __init__(
+        self, settings: ClusterSettings, occupancy: Occupancy, headroom: Headroom, world: World | None = None
+    ) -> None:
         self._settings = settings
+        self._world = World() if world is None else world
         self._headroom = headroom
         self._occupancy = occupancy
         planned = settings.planned()
@@ -56,6 +60,8 @@ class NodeCache:
         name, seen = name_of(value), read_node(value, self._settings)
         if seen is None:
             return
+        if seen.facts is not None:
+            self._world.put_node(seen.facts)
         if self._planned:
             if name not in self._planned:
                 return
@@ -64,6 +70,7 @@ class NodeCache:
 
     def gone(self, name: str, now_s: float) -> None:
         """Record the deletion of a node object."""
+        self._world.drop_node(name)
         if name in self._planned:
             self._put(name, planned_node(None, self._planned[name]), now_s)
         elif name in self._seen:

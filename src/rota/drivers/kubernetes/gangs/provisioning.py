@@ -15,7 +15,7 @@ from rota.core.model.job import JobId
 from rota.drivers.kubernetes.api.client import Api, ApiRefused, MissingRight
 from rota.drivers.kubernetes.gangs.gang import Gang, Stage
 from rota.drivers.kubernetes.gangs.gang_index import GangIndex
-from rota.drivers.kubernetes.objects.gang_jobs import roles_of
+from rota.drivers.kubernetes.objects.gang_jobs import pods_by_role
 from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID
 from rota.drivers.kubernetes.objects.pods import Pod
 from rota.drivers.kubernetes.settings import ProvisioningEntry
@@ -99,7 +99,8 @@ class Provisioner:
         for pod in gang.waiting:
             first.setdefault(pod.wants, pod)
         sets, names = [], []
-        for number, ((_, wants), count) in enumerate(roles_of(gang.waiting).items()):
+        for number, pods in enumerate(pods_by_role(gang.waiting)):
+            wants, count = pods[0].wants, len(pods)
             name = base if number == 0 else f"{base}-{number}"
             value = await self._api.get(first[wants].path)
             await self._create(

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from rota.core.errors import Unavailable
-from rota.core.messages.reasons import Reason
+from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobId
 from rota.drivers.kubernetes.api.client import MERGE, STRATEGIC, Api, ApiRefused
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, Stage
@@ -165,6 +165,8 @@ class Reporter:
             return REFUSED, gang.refused
         if gang.stage is Stage.PLACED:
             return SPARE, f"its job runs with {len(gang.slots)} tasks now; this pod starts when the job grows"
+        if gang.stage is Stage.WAITING and gang.barred:
+            return ReasonCode.NO_MATCHING_NODE.value, gang.barred
         if gang.stage is Stage.WAITING:
             reason = self._explain(gang.id)
             return None if reason is None else (reason.code.value, reason.sentence())

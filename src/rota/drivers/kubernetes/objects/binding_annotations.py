@@ -13,8 +13,9 @@ from rota.core.model.job import Job, JobId
 from rota.core.model.placement import Placement, Slot
 from rota.core.model.ranks import TaskRank, task_ranks
 from rota.drivers.kubernetes.api.quantity import plain_number
+from rota.drivers.kubernetes.filters.facts import NO_NEEDS
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, key_of, rank
-from rota.drivers.kubernetes.objects.gang_jobs import is_elastic, job_of, role_index
+from rota.drivers.kubernetes.objects.gang_jobs import is_elastic, job_of, pods_by_role, role_index, role_indexes
 from rota.drivers.kubernetes.objects.hived_pods import REQUEST, hived_annotations
 from rota.drivers.kubernetes.objects.pod_annotations import (
     DEVICES,
@@ -26,7 +27,7 @@ from rota.drivers.kubernetes.objects.pod_annotations import (
     RANK,
     SIZE,
 )
-from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
+from rota.drivers.kubernetes.objects.pods import Pod, PodPhase, PodRequests
 from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.planner.parallel.plan_environment import plan_variables
@@ -103,17 +104,27 @@ def fill(gang: Gang) -> list[tuple[PodSlot, Pod]]:
     for pod in gang.waiting:
         if pod.uid in gang.assigned:
             continue
-        open_slots = by_role.get(-1 if (role := role_index(gang.job, pod)) is None else role)
+        open_slots = next((by_role[role] for role in role_indexes(gang, pod) if by_role.get(role)), None)
         if open_slots:
             slot = open_slots.pop(0)
             gang.assign(slot, pod)
             given.append((slot, pod))
     for pod in gang.finished:
-        left = [] if pod.uid in gang.assigned else by_role.get(role_index(gang.job, pod) or 0, [])
+        roles = [] if pod.uid in gang.assigned else role_indexes(gang, pod) or [0]
+        left = next((by_role[role] for role in roles if by_role.get(role)), [])
         if left and left[0].pod is None:
             gang.assign(left[0], pod)
             left.pop(0).outcome = pod.phase
     return given
+
+
+def planned_nodes(gang: Gang) -> list[tuple[Pod, str]]:
+    """The nodes that waiting pods would get if open slots were filled now."""
+    pairs = fill(gang)
+    for slot, pod in pairs:
+        gang.assigned.pop(pod.uid, None)
+        slot.pod, slot.bound, slot.outcome = None, False, None
+    return [(pod, str(slot.task.node.id)) for slot, pod in pairs]
 
 
 def late(gang: Gang) -> list[Pod]:
@@ -126,8 +137,8 @@ def late(gang: Gang) -> list[Pod]:
     for pod in gang.waiting:
         if pod.uid in gang.assigned:
             continue
-        role = role_index(gang.job, pod)
-        if role in to_come:
+        role = next((role for role in role_indexes(gang, pod) if role in to_come), None)
+        if role is not None:
             to_come.remove(role)
         else:
             found.append(pod)
@@ -176,9 +187,12 @@ def _recovered(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> 
     bound = {_rank_of(pod): pod for pod in annotated if pod.annotations[PLACEMENT] == note and _is_recorded(pod, tasks)}
     kept = _still_wanted(gang.wanted, tasks, bound)
     by_role = {tasks[number].role: pod for number, pod in bound.items()}
+    name = JobId(first.annotations[JOB_ID])
+    if first.wants.needs is not NO_NEEDS:
+        return _found_constrained(gang, placement, note, name, settings)
     if any(task.role not in by_role for task in kept):
         return None
-    job = job_of(gang, [by_role[task.role] for task in kept], settings, JobId(first.annotations[JOB_ID]))
+    job = job_of(gang, [by_role[task.role] for task in kept], settings, name)
     if len(kept) < len(tasks):
         placement = tuple(
             Slot(
@@ -189,6 +203,23 @@ def _recovered(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> 
             for task in kept
         )
     return BoundTask(job=job, placement=placement, ranks=tuple(task.rank for task in kept), note=note)
+
+
+def _found_constrained(
+    gang: Gang, placement: Placement, note: str, name: JobId, settings: ClusterSettings
+) -> BoundTask | None:
+    """A gang whose pods are roles of their own: all of them must be there, bound or not."""
+    pods = [pod for pod in gang.members.values() if not pod.ending and not pod.phase.is_over]
+    job = job_of(gang, pods, settings, name)
+    if len(job.roles) != len(placement):
+        return None
+    gang.role_requests = requests_by_role(pods)
+    return BoundTask(job=job, placement=placement, ranks=tuple(range(len(placement))), note=note)
+
+
+def requests_by_role(pods: Sequence[Pod]) -> tuple[PodRequests, ...]:
+    """What the pods of each role ask for, in the order of a job's roles."""
+    return tuple(group[0].wants for group in pods_by_role(pods))
 
 
 def _still_wanted(wanted: int | None, tasks: Sequence[TaskRank], bound: Container[int]) -> list[TaskRank]:

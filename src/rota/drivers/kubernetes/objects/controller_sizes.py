@@ -17,6 +17,10 @@ _VERSION = re.compile(r"v1|[a-z0-9.-]+/v[a-z0-9]+", re.ASCII)
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*", re.ASCII)
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2"
 POD_GROUPS = "/apis/rota.dev/v1alpha1"
+GROUPS_OF_OTHERS = {
+    GangSource.VOLCANO: "/apis/scheduling.volcano.sh/v1beta1",
+    GangSource.KAI: "/apis/scheduling.run.ai/v2alpha2",
+}
 
 
 async def ask_size(api: Api, gang: Gang) -> int | None:
@@ -43,6 +47,8 @@ def owner_path(gang: Gang) -> str | None:
     match gang.key.source:
         case GangSource.GROUP:
             return f"{POD_GROUPS}/{where}/podgroups/{quote(gang.key.name, safe='')}"
+        case GangSource.VOLCANO | GangSource.KAI:
+            return f"{GROUPS_OF_OTHERS[gang.key.source]}/{where}/podgroups/{quote(gang.key.name, safe='')}"
         case GangSource.JOB_SET:
             return f"{JOB_SETS}/{where}/jobsets/{quote(gang.key.name, safe='')}"
         case GangSource.OWNER | GangSource.TRAINER:

@@ -9,21 +9,26 @@ from operator import attrgetter
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import OPPORTUNISTIC, Checkpoint, Elastic, Job, JobId, Level, Locality, Role, TenantId
+from rota.drivers.kubernetes.filters.facts import NO_NEEDS
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, rank
-from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PREFIX
+from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PLACE, PREFIX
 from rota.drivers.kubernetes.objects.pods import Pod, PodRequests
+from rota.drivers.kubernetes.objects.topology_wishes import wish_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.quantities import NotAQuantity, parse_duration
 
 _ROLE_LABELS = (
     "rota.dev/role",
+    "volcano.sh/task-spec",
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/job-role",
     "ray.io/node-type",
     "jobset.sigs.k8s.io/replicatedjob-name",
 )
 LONGEST_NAME = 48
-_ASKED = tuple(name for name in PodRequests._fields if name != "refused")
+MOST_CONSTRAINED = 1024
+"""Pods of a gang with constraints; each is a role of its own."""
+_ASKED = tuple(name for name in PodRequests._fields if name not in ("needs", "refused"))
 """Requests by the same names for a role and a pod."""
 _asked = attrgetter(*_ASKED)
 
@@ -33,25 +38,51 @@ def role_name(pod: Pod) -> str:
     return next((pod.labels[label] for label in _ROLE_LABELS if pod.labels.get(label)), "worker")
 
 
-def roles_of(pods: Iterable[Pod]) -> dict[tuple[str, PodRequests], int]:
-    """The number of pods per role; pods with different requests have different roles."""
-    counts: dict[tuple[str, PodRequests], int] = {}
+def pods_by_role(pods: Iterable[Pod]) -> list[list[Pod]]:
+    """The pods of each role, in rank order.
+
+    Pods with different requests have different roles. If one of them has constraints, each is a role of its own.
+    """
+    found: dict[tuple[str, PodRequests], list[Pod]] = {}
     for pod in pods:
-        key = (role_name(pod), pod.wants)
-        counts[key] = counts.get(key, 0) + 1
-    return dict(sorted(counts.items(), key=lambda entry: (entry[0][0], -entry[0][1].device_milli, repr(entry[0][1]))))
+        found.setdefault((role_name(pod), pod.wants), []).append(pod)
+    ordered = sorted(found.items(), key=lambda entry: (entry[0][0], -entry[0][1].device_milli, repr(entry[0][1])))
+    groups = [sorted(group, key=rank) for _, group in ordered]
+    if any(group[0].wants.needs is not NO_NEEDS for group in groups):
+        return [[pod] for group in groups for pod in group]
+    return groups
+
+
+def role_indexes(gang: Gang, pod: Pod) -> list[int]:
+    """The roles that a pod may take in the job of its gang: those of pods like it, else those with equal requests."""
+    assert gang.job is not None
+    roles = gang.job.roles
+    alike = [index for index, wants in enumerate(gang.role_requests) if wants == pod.wants and not wants.refused]
+    found = alike or [index for index, role in enumerate(roles) if _same(role, pod)]
+    named = [index for index in found if _has_name(roles[index], pod)]
+    return (named or found) if len(roles) == len(gang.role_requests) else (named or found)[:1]
 
 
 def role_index(job: Job, pod: Pod) -> int | None:
     """The role of a pod in a job; None if no role matches its requests."""
-    for index, role in enumerate(job.roles):
-        if _same(role, pod) and (role.name == role_name(pod) or role.name.startswith(f"{role_name(pod)}-")):
-            return index
-    return next((index for index, role in enumerate(job.roles) if _same(role, pod)), None)
+    found = [index for index, role in enumerate(job.roles) if _same(role, pod)]
+    return next((index for index in found if _has_name(job.roles[index], pod)), found[0] if found else None)
+
+
+def _has_name(role: Role, pod: Pod) -> bool:
+    return role.name == role_name(pod) or role.name.startswith(f"{role_name(pod)}-")
 
 
 def _same(role: Role, pod: Pod) -> bool:
-    return not pod.wants.refused and bool(_asked(role) == _asked(pod.wants))
+    return not pod.wants.refused and bool(_asked(widened(role)) == _asked(pod.wants))
+
+
+def widened(role: Role) -> Role:
+    """Return a role as its pods ask for it, without the nodes that it was kept to."""
+    if not any(rule.key == PLACE for term in role.requires for rule in term):
+        return role
+    terms = tuple(tuple(rule for rule in term if rule.key != PLACE) for term in role.requires)
+    return replace(role, requires=() if terms == ((),) else terms)
 
 
 def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId) -> Job:
@@ -59,12 +90,16 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
     first = pods[0]
     _check_numbers(first)
     elastic = _elastic(first, len(pods))
+    _check_constraints(pods, elastic, settings)
+    wish_of(first, settings.topology)  # a level that is not known refuses the job
     roles: list[Role] = []
     taken: dict[str, int] = {}
-    for (name, wants), count in roles_of(pods).items():
+    for group in pods_by_role(pods):
+        name = role_name(group[0])
         taken[name] = taken.get(name, 0) + 1
         unique = name if taken[name] == 1 else f"{name}-{taken[name]}"
-        roles.append(Role(name=unique, count=count, **dict(zip(_ASKED, _asked(wants), strict=True))))
+        asked = dict(zip(_ASKED, _asked(group[0].wants), strict=True))
+        roles.append(Role(name=unique, count=len(group), **asked))
     if elastic is not None and len(roles) == 1:
         usual = min(first.number("tasks") or len(pods), elastic.max_tasks)
         roles = [replace(roles[0], count=usual)]
@@ -81,6 +116,7 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
         time_limit_s=_seconds(first, "time-limit"),
         estimate_s=_seconds(first, "estimate"),
         checkpoint=_checkpoint(first),
+        preempts=all(pod.preempts for pod in pods),
         labels=_labels(first),
         model=first.says("model") or None,
     )
@@ -124,6 +160,24 @@ def _check_numbers(pod: Pod) -> None:
             raise RotaError(f"{PREFIX}{name} is {value!r}; write a whole number above 0")
 
 
+def _check_constraints(pods: list[Pod], elastic: Elastic | None, settings: ClusterSettings) -> None:
+    """Refuse combinations that can't be kept."""
+    if all(pod.wants.needs is NO_NEEDS for pod in pods):
+        return
+    if elastic is not None:
+        raise RotaError(
+            f"{PREFIX}min-tasks makes it elastic, which volumes, host ports, pod affinity, spread constraints and "
+            "other resources than devices do not allow; give it a fixed size"
+        )
+    if settings.tenancy == "cells":
+        raise RotaError(
+            "tenancy is 'cells', which does not allow volumes, host ports, pod affinity, spread constraints or other "
+            "resources than devices"
+        )
+    if len(pods) > MOST_CONSTRAINED:
+        raise RotaError(f"{len(pods)} pods have constraints; a gang may have {MOST_CONSTRAINED} such pods")
+
+
 def is_elastic(pod: Pod) -> bool:
     """Whether its gang is elastic."""
     return pod.number("min-tasks") is not None
@@ -147,7 +201,7 @@ def _tenant(pod: Pod, settings: ClusterSettings) -> str:
         return queue
     if settings.tenant_label is None:
         return pod.namespace
-    return pod.labels.get(settings.tenant_label, pod.namespace)
+    return pod.labels.get(settings.tenant_label) or pod.annotations.get(settings.tenant_label) or pod.namespace
 
 
 def _queue(pod: Pod, settings: ClusterSettings) -> str | None:

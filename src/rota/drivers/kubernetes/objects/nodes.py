@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, NodeId
 from rota.core.model.labels import Taint
 from rota.drivers.kubernetes.api.quantity import milli, plain_number, whole
-from rota.drivers.kubernetes.objects.pod_annotations import KEEPS_OUT, NODE_NAME, RESOURCE
+from rota.drivers.kubernetes.filters.facts import NodeFacts
+from rota.drivers.kubernetes.objects.pod_annotations import KEEPS_OUT, NODE_NAME, PLACE, RESOURCE
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
@@ -36,6 +37,8 @@ class NodeSeen:
     cordoned: bool
     pods: int | None = None
     """Maximum number of pods; None if it is not stated."""
+    facts: NodeFacts | None = field(default=None, compare=False)
+    """What the filters see of it."""
 
 
 def node_seen(value: Json, settings: ClusterSettings) -> NodeSeen:
@@ -47,11 +50,28 @@ def node_seen(value: Json, settings: ClusterSettings) -> NodeSeen:
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
         cordoned=bool(spec.get("unschedulable")),
         pods=whole(str(has["pods"])) if "pods" in has else None,
+        facts=_facts(value, settings, has),
+    )
+
+
+def _facts(value: Json, settings: ClusterSettings, has: Json) -> NodeFacts:
+    name = value["metadata"]["name"]
+    skipped = {"cpu", "memory", "pods", *settings.devices}
+    return NodeFacts(
+        name=name,
+        labels={**(value["metadata"].get("labels") or {}), NODE_NAME: name},
+        amounts={key: whole(str(text)) * 1000 for key, text in has.items() if key not in skipped},
+        taints=tuple(
+            (taint["key"], taint.get("value", ""), taint["effect"])
+            for taint in (value.get("spec") or {}).get("taints") or ()
+            if taint.get("effect") in _KEEP_OUT
+        ),
     )
 
 
 def _node(value: Json, settings: ClusterSettings, has: Json) -> Node:
-    labels: dict[str, str] = {**(value["metadata"].get("labels") or {}), NODE_NAME: value["metadata"]["name"]}
+    name = value["metadata"]["name"]
+    labels: dict[str, str] = {**(value["metadata"].get("labels") or {}), NODE_NAME: name, PLACE: name}
     named = settings.labels
     resource = next((name for name in settings.devices if whole(str(has.get(name, "0")))), None)
     devices = 0 if resource is None else whole(str(has[resource]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -11,24 +11,23 @@ from typing import Any, NamedTuple
 from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE, DeviceType
 from rota.core.model.labels import Requirement, Terms, Toleration
-from rota.drivers.kubernetes.api.quantity import milli, plain_number, whole
+from rota.drivers.kubernetes.api.quantity import plain_number, whole
+from rota.drivers.kubernetes.filters.facts import NO_NEEDS, PodFacts, PodNeeds
 from rota.drivers.kubernetes.objects.hived_pods import ENABLE, REQUEST, notes_of
 from rota.drivers.kubernetes.objects.pod_annotations import (
     GPU,
     GPU_MEMORY,
     JOB_ID,
     KEEPS_OUT,
-    NODE_NAME,
     PREFIX,
     RESOURCE,
 )
+from rota.drivers.kubernetes.objects.pod_needs import NOWHERE, needs_of, requirements, unsupported
+from rota.drivers.kubernetes.objects.pod_resources import other_resources, requests_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
 _USUAL_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
-_PASSED_OVER = frozenset({"cpu", "memory", "ephemeral-storage", "pods", ENABLE})
-_NOWHERE = (Requirement(NODE_NAME, "DoesNotExist"),)
-"""An affinity with empty terms, which matches no node."""
 _TRUSTED = frozenset(PREFIX + name for name in ("priority", "tenant", "gpus"))
 """Annotations that only a translation may set; ignored on pods."""
 
@@ -67,6 +66,8 @@ class PodRequests(NamedTuple):
     device_memory_bytes: int = 0
     requires: Terms = ()
     tolerates: tuple[Toleration, ...] = ()
+    needs: PodNeeds = NO_NEEDS
+    """What it needs of a node beyond that."""
     refused: str = ""
     """The request that can't be honoured, in words; empty if there is none."""
 
@@ -100,12 +101,26 @@ class Pod:
     priority: int
     grace_s: float
     gated: bool
+    preempts: bool
+    """Whether other pods may be stopped in its favour (`preemptionPolicy`)."""
     exit_code: int | None
 
     @property
     def path(self) -> str:
         """The path of the object."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+    @property
+    def facts(self) -> PodFacts:
+        """The pod as the filters see it."""
+        return PodFacts(
+            uid=self.uid,
+            namespace=self.namespace,
+            name=self.name,
+            labels=self.labels,
+            needs=self.wants.needs,
+            ending=self.ending,
+        )
 
     @property
     def holds(self) -> bool:
@@ -136,7 +151,7 @@ def pod_of(value: Json, settings: ClusterSettings, running: Container[str] = ())
         phase=PodPhase(status.get("phase") or "Pending"),  # a phase of a later Kubernetes makes the pod unreadable
         node=spec.get("nodeName") or None,
         ending=meta.get("deletionTimestamp") is not None,
-        wants=_wants(spec, annotations, settings, is_ours, mistake),
+        wants=_wants(value, annotations, settings, is_ours, mistake),
         created_s=seconds_of(meta["creationTimestamp"]),
         labels=meta.get("labels") or {},
         annotations=annotations,
@@ -144,6 +159,7 @@ def pod_of(value: Json, settings: ClusterSettings, running: Container[str] = ())
         priority=int(annotations.get(PREFIX + "priority") or spec.get("priority") or 0),
         grace_s=float(spec.get("terminationGracePeriodSeconds") or 30),
         gated=bool(spec.get("schedulingGates")),
+        preempts=spec.get("preemptionPolicy") != "Never",
         exit_code=_exit_code(status) if is_ours else None,
     )
 
@@ -193,16 +209,22 @@ def _exit_code(status: Json) -> int | None:
 # -- what it asks for ----------------------------------------------------------------------------
 
 
-def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bool, mistake: str) -> PodRequests:
-    asked = _requests(spec)
+def _wants(value: Json, annotations: Json, settings: ClusterSettings, is_ours: bool, mistake: str) -> PodRequests:
+    meta, spec, status = value["metadata"], value["spec"], value.get("status") or {}
+    asked = requests_of(spec, status)
     devices = _devices(asked, settings)
     if PREFIX + "gpus" in annotations:
         devices = int(annotations[PREFIX + "gpus"])
-    plain = PodRequests(devices * WHOLE, asked.get("cpu", 0), asked.get("memory", 0) // 1000)
+    plain = PodRequests(
+        devices * WHOLE,
+        asked.get("cpu", 0),
+        asked.get("memory", 0) // 1000,
+        needs=needs_of(spec, meta, status, other_resources(asked, (*settings.devices, ENABLE))),
+    )
     if not is_ours:
         return plain
     if settings.tenancy == "cells":  # cells guarantee devices; CPUs and memory come with them
-        plain = PodRequests(plain.device_milli)
+        plain = PodRequests(plain.device_milli, needs=plain.needs)
     terms, types = _node_terms(spec, settings)
     kinds = [name for name in settings.devices if asked.get(name)]
     terms, tolerates = _of_kind(kinds, terms, _tolerations(spec), settings)
@@ -219,47 +241,20 @@ def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bo
         device_memory_bytes=whole(annotations.get(GPU_MEMORY, "0")) if devices else 0,
         requires=terms,
         tolerates=tolerates,
-        refused=mistake or _refused(spec, asked, annotations, settings),
+        refused=mistake or _refused(spec, annotations),
     )
 
 
 def devices_asked(spec: Json, settings: ClusterSettings) -> int:
     """The number of devices that a pod spec requests."""
-    return _devices(_requests(spec), settings)
+    return _devices(requests_of(spec), settings)
 
 
 def _devices(asked: Mapping[str, int], settings: ClusterSettings) -> int:
     return sum(asked.get(name, 0) for name in settings.devices) // 1000
 
 
-def _requests(spec: Json) -> dict[str, int]:
-    """Resources in thousandths: the sum over containers, or the largest init container if that is more."""
-    total: dict[str, int] = {}
-    for container in spec["containers"]:
-        _add(total, container.get("resources"))
-    for container in spec.get("initContainers") or ():
-        alone: dict[str, int] = {}
-        _add(alone, container.get("resources"))
-        for name, value in alone.items():
-            total[name] = max(total.get(name, 0), value)
-    for name, text in (spec.get("overhead") or {}).items():
-        total[name] = total.get(name, 0) + _thousandths(name, text)
-    return total
-
-
-def _add(total: dict[str, int], resources: Json | None) -> None:
-    if not resources:
-        return
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    for name, text in asked.items():
-        total[name] = total.get(name, 0) + _thousandths(name, text)
-
-
-def _thousandths(name: str, text: object) -> int:
-    return milli(str(text)) if name == "cpu" else whole(str(text)) * 1000
-
-
-def _refused(spec: Json, asked: Mapping[str, int], annotations: Json, settings: ClusterSettings) -> str:
+def _refused(spec: Json, annotations: Json) -> str:
     """A request that Rota does not support and therefore refuses."""
     memory = annotations.get(GPU_MEMORY)
     if memory is not None and not whole(memory):
@@ -268,17 +263,7 @@ def _refused(spec: Json, asked: Mapping[str, int], annotations: Json, settings: 
         value = annotations.get(PREFIX + name)
         if value is not None and not 0 < (plain_number(value) or 0) <= MOST_TASKS:
             return f"{PREFIX}{name} is {str(value)[:60]!r}; write a whole number from 1 to {MOST_TASKS}"
-    affinity = spec.get("affinity") or {}
-    for field in ("podAffinity", "podAntiAffinity"):
-        if (affinity.get(field) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
-            return f"affinity.{field} is required, which Rota does not support; use locality or make it preferred"
-    for each in spec.get("topologySpreadConstraints") or ():
-        if each.get("whenUnsatisfiable") == "DoNotSchedule":
-            return "topologySpreadConstraints with DoNotSchedule, which Rota does not know; use ScheduleAnyway"
-    for name in asked:
-        if name not in _PASSED_OVER and name not in settings.devices and "/" in name:
-            return f"resource {name} is not counted by Rota; name it under `devices` in its settings"
-    return ""
+    return unsupported(spec)
 
 
 def _node_terms(spec: Json, settings: ClusterSettings) -> tuple[Terms, tuple[DeviceType, ...]]:
@@ -296,8 +281,8 @@ def _node_terms(spec: Json, settings: ClusterSettings) -> tuple[Terms, tuple[Dev
     asked = affinity.get("nodeSelectorTerms") or ()
     if not asked:
         return ((tuple(common),) if common else ()), types
-    terms = [found for term in asked if (found := tuple(_requirements(term)))]
-    return tuple(tuple(common) + term for term in terms or [_NOWHERE]), types
+    terms = [found for term in asked if (found := tuple(requirements(term)))]
+    return tuple(tuple(common) + term for term in terms or [NOWHERE]), types
 
 
 def _of_kind(
@@ -310,13 +295,6 @@ def _of_kind(
         return terms, tolerates
     there = Requirement(RESOURCE, "In", (kinds[0],))
     return tuple((*term, there) for term in terms or ((),)), (*tolerates, Toleration(KEEPS_OUT, kinds[0]))
-
-
-def _requirements(term: Json) -> Iterable[Requirement]:
-    for each in term.get("matchExpressions") or ():
-        yield Requirement(each["key"], each["operator"], tuple(each.get("values") or ()))
-    for each in term.get("matchFields") or ():  # metadata.name is the only supported field
-        yield Requirement(NODE_NAME, each["operator"], tuple(each.get("values") or ()))
 
 
 def _tolerations(spec: Json) -> tuple[Toleration, ...]:

@@ -86,6 +86,7 @@ def _refused(value: object, settings: ClusterSettings, why: str) -> Pod:
         priority=0,
         grace_s=30.0,
         gated=False,
+        preempts=True,
         exit_code=None,
     )
 

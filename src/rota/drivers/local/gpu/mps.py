@@ -99,14 +99,18 @@ class MpsDaemons:
             if daemon.unused_since_s is None:
                 daemon.unused_since_s = now_s
             elif now_s - daemon.unused_since_s >= IDLE_S:
-                self.end(key)
+                try:
+                    self.end(key)
+                except OSError as error:  # tried again at the next look
+                    log.warning("mps can't be ended", extra={"gpu": key.gpu, "uid": key.uid, "why": error.strerror})
         return restarted
 
     def end(self, key: MpsKey) -> None:
         """End a daemon and its server."""
-        daemon = self._daemons.pop(key)
+        daemon = self._daemons[key]
         if self._runs(daemon):
             self._run([self.program], self._environment(key, daemon), key, daemon, "quit\n")
+        del self._daemons[key]
         shutil.rmtree(daemon.folder, ignore_errors=True)
 
     def _daemon(self, key: MpsKey, gid: int) -> _Daemon:
