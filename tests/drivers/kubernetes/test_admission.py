@@ -43,7 +43,6 @@ CASES = {
     "a level": (pod("x", notes={"rota.dev/locality": "rak"}), "did you mean 'rack'?"),
     "memory": (pod("x", notes={"rota.dev/gpu-memory": "lots"}), "rota.dev/gpu-memory is 'lots'; write it like 40Gi"),
     "a job's template": (job("x", 2, notes=BAD), "spec.template: "),
-    "a resource": (pod("x", requests={"example.com/fpga": "1"}), "resource example.com/fpga is not counted by Rota"),
     "a queue": (pod("x", labels={"rota.dev/queue": "nlp"}), "rota.dev/queue is 'nlp'; namespace default has: no Queue"),
 }
 
