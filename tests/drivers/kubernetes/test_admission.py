@@ -43,7 +43,6 @@ CASES = {
     "a level": (pod("x", notes={"rota.dev/locality": "rak"}), "did you mean 'rack'?"),
     "memory": (pod("x", notes={"rota.dev/gpu-memory": "lots"}), "rota.dev/gpu-memory is 'lots'; write it like 40Gi"),
     "a job's template": (job("x", 2, notes=BAD), "spec.template: "),
-    "a resource": (pod("x", requests={"example.com/fpga": "1"}), "resource example.com/fpga is not counted by Rota"),
     "a queue": (pod("x", labels={"rota.dev/queue": "nlp"}), "rota.dev/queue is 'nlp'; namespace default has: no Queue"),
 }
 
@@ -184,6 +183,17 @@ def test_certificates_are_never_out_of_date_and_always_trusted_by_the_bundle_bef
     assert 3 <= len(authorities) <= 4
     assert is_trusted(held, held.bundle)
     assert not is_trusted(held, renewed(None, NAMES, life_s=86400.0).bundle)
+
+
+def test_a_new_authority_does_not_end_the_trust_in_the_present_certificate() -> None:
+    now, life_s = datetime.now(UTC), 86400.0
+    first = renewed(None, NAMES, life_s=life_s, now=now - 8.05 * DAY)
+    signed = renewed(first, NAMES, life_s=life_s, now=now - 0.1 * DAY)
+    held = renewed(signed, NAMES, life_s=life_s, now=now)
+
+    assert first.authority == signed.authority != held.authority
+    assert first.serving != signed.serving == held.serving
+    assert is_trusted(held, held.bundle)
 
 
 def test_damaged_or_foreign_certificates_are_made_again() -> None:
