@@ -63,7 +63,9 @@ def test_values_that_are_missing_do_not_count_in_a_tail() -> None:
 def test_ranks_tell_apart_what_is_always_in_one_order() -> None:
     rng = np.random.default_rng(1)
     base = rng.uniform(1, 100, 30)
-    found = compare_ranks({"best": base, "same": base + 0.1, "worst": 9 * base}, low_is_best=True)
+    found = compare_ranks(
+        {"best": base.tolist(), "same": (base + 0.1).tolist(), "worst": (9 * base).tolist()}, low_is_best=True
+    )
 
     assert found.ranks == {"best": 1.0, "same": 2.0, "worst": 3.0}
     assert found.critical_difference == pytest.approx(3.314493 / math.sqrt(2) * math.sqrt(12 / 180), abs=1e-4)

@@ -133,6 +133,9 @@ class Past:
     def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """There are no tasks to find."""
 
+    def find_held(self, order: LaunchOrder) -> None:
+        """No job waits suspended."""
+
     def settle(self) -> None:
         """There are no open orders."""
 

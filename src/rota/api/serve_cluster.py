@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -256,30 +256,29 @@ class _ReplicaRun:
         self._switch.now = with_extender(app, Extender(driver), token) if extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
+        parts = [nodes.run(), pods.run(), *(informer.run() for informer in facts.informers)]
+        parts += [reporter.run(), reporter.forecast_starts(), control.storage.watch(), foresight.run()]
+        parts += [_result(loop), _result(driver.failed), self._renew(driver, settings.gang_timeout)]
+        if settings.provisioning.request:
+            parts.append(provisioner.run())
+        if self._options.resources:
+            parts.append(StatusWriter(api, lambda: self._seen_resources(control, scheduling)).run())
         try:
-            async with asyncio.TaskGroup() as group:
-                parts = [nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), control.storage.watch()]
-                parts += [
-                    foresight.run(),
-                    _result(loop),
-                    _result(driver.failed),
-                    self._renew(driver, settings.gang_timeout),
-                ]
-                if settings.provisioning.request:
-                    parts.append(provisioner.run())
-                if self._options.resources:
-                    parts.append(StatusWriter(api, lambda: self._seen_resources(control, scheduling)).run())
-                parts += [informer.run() for informer in facts.informers]
-                work = [group.create_task(part) for part in parts]
-                await self._follower.changed.wait()
-                for each in work:
-                    each.cancel()
+            await self._until_changed(parts)
         finally:
             await driver.close()
             loop.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await loop
             await foresight.close()
+
+    async def _until_changed(self, parts: Sequence[Coroutine[Any, Any, None]]) -> None:
+        """Do all parts of the work at once, until the settings change; a part that fails ends the others."""
+        async with asyncio.TaskGroup() as group:
+            work = [group.create_task(part) for part in parts]
+            await self._follower.changed.wait()
+            for each in work:
+                each.cancel()
 
     def _driver(self, api: Api, settings: ClusterSettings) -> KubernetesDriver:
         return KubernetesDriver(

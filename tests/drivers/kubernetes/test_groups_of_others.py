@@ -6,11 +6,12 @@ import pytest
 
 from drivers.kubernetes.objects import pod_object
 from rota.core.errors import RotaError
+from rota.core.model.job import JobId
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, key_of, stated_size
 from rota.drivers.kubernetes.objects.controller_sizes import owner_path
 from rota.drivers.kubernetes.objects.gang_jobs import job_of, role_name
 from rota.drivers.kubernetes.objects.pods import Pod, pod_of
-from rota.drivers.kubernetes.objects.topology_wishes import ANYWHERE, TopologyWish, wish_of
+from rota.drivers.kubernetes.objects.topology_request import ANYWHERE, TopologyRequest, topology_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 LEVELS = ("block", "rack", "nvlink", "kubernetes.io/hostname")
@@ -56,34 +57,34 @@ def test_tenant_is_read_from_the_queue_that_the_settings_name() -> None:
         ClusterSettings(tenant_label="scheduling.volcano.sh/queue-name"),
     )
 
-    assert job_of(Gang(key_of(one)), [one], named, "j").tenant == "vision"  # type: ignore[arg-type]
+    assert job_of(Gang(key_of(one)), [one], named, JobId("j")).tenant == "vision"
     assert (
         job_of(
-            Gang(key_of(other)), [other], ClusterSettings(tenant_label="scheduling.volcano.sh/queue-name"), "j"
-        ).tenant  # type: ignore[arg-type]
+            Gang(key_of(other)), [other], ClusterSettings(tenant_label="scheduling.volcano.sh/queue-name"), JobId("j")
+        ).tenant
         == "text"
     )
 
 
 @pytest.mark.parametrize(
-    ("notes", "wish"),
+    ("notes", "topology"),
     [
         ({}, ANYWHERE),
-        ({"kueue.x-k8s.io/podset-required-topology": "rack"}, TopologyWish("rack")),
-        ({"kai.scheduler/topology-required-placement": "block"}, TopologyWish("block")),
-        ({"kueue.x-k8s.io/podset-preferred-topology": "rack"}, TopologyWish("", ("rack", "block"))),
+        ({"kueue.x-k8s.io/podset-required-topology": "rack"}, TopologyRequest("rack")),
+        ({"kai.scheduler/topology-required-placement": "block"}, TopologyRequest("block")),
+        ({"kueue.x-k8s.io/podset-preferred-topology": "rack"}, TopologyRequest("", ("rack", "block"))),
         (
             {
                 "kai.scheduler/topology-required-placement": "block",
                 "kai.scheduler/topology-preferred-placement": "nvlink",
             },
-            TopologyWish("block", ("nvlink", "rack")),
+            TopologyRequest("block", ("nvlink", "rack")),
         ),
-        ({"rota.dev/topology-required": "nvlink"}, TopologyWish("nvlink")),
+        ({"rota.dev/topology-required": "nvlink"}, TopologyRequest("nvlink")),
     ],
 )
-def test_levels_are_read_in_the_words_of_each(notes: dict[str, str], wish: TopologyWish) -> None:
-    assert wish_of(pod_of(pod_object(annotations=notes), ClusterSettings()), LEVELS) == wish
+def test_levels_are_read_in_the_words_of_each(notes: dict[str, str], topology: TopologyRequest) -> None:
+    assert topology_of(pod_of(pod_object(annotations=notes), ClusterSettings()), LEVELS) == topology
 
 
 def test_level_that_is_not_known_is_refused_by_name() -> None:
@@ -92,5 +93,5 @@ def test_level_that_is_not_known_is_refused_by_name() -> None:
     with pytest.raises(
         RotaError, match="podset-required-topology is 'rak', no level of `topology`; did you mean 'rack'"
     ):
-        wish_of(one, LEVELS)
-    assert wish_of(one, ()) == TopologyWish("rak")
+        topology_of(one, LEVELS)
+    assert topology_of(one, ()) == TopologyRequest("rak")

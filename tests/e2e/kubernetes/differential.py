@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rota.drivers.kubernetes.objects.manifests import manifests
 
 from e2e.kubernetes.bed import Bed, KubeError, binaries, free_port
 from e2e.kubernetes.random_pods import COPY, CopyOf, copy_of
 from e2e.kubernetes.replica import Replica
+from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
 
 Json = dict[str, Any]
 AT_ONCE = 40
@@ -79,7 +79,7 @@ class Differential:
         self._rota = Replica(bed, folder / "rota", {"gang_timeout": "20s"})
 
     def start(self) -> None:
-        for value in manifests("rota-system", "rota:test"):
+        for value in manifests(InstallOptions(image="rota:test", release=(1, self._minor))):
             if value["kind"] != "Deployment":
                 self._admin.make(value)
         program = binaries("kube-scheduler")["kube-scheduler"]

@@ -57,7 +57,7 @@ class ListedLas:
             moments.append(self.now_s + job.work_s - job.run_s)
             if job.queue < len(self.limits):
                 if self.late_demotion:
-                    left_s = math.floor((self.limits[job.queue] - job.run_s) / job.gpus)
+                    left_s: float = math.floor((self.limits[job.queue] - job.run_s) / job.gpus)
                 else:
                     left_s = (self.limits[job.queue] - job.run_s * job.gpus) / job.gpus
                 if left_s > 0:

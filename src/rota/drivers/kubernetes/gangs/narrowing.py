@@ -27,7 +27,7 @@ from rota.drivers.kubernetes.gangs.room import EVERYWHERE, InventoryRoom, cells_
 from rota.drivers.kubernetes.objects.gang_jobs import pods_by_role, widened
 from rota.drivers.kubernetes.objects.pod_annotations import PLACE
 from rota.drivers.kubernetes.objects.pods import Pod
-from rota.drivers.kubernetes.objects.topology_wishes import ANYWHERE, TopologyWish, wish_of
+from rota.drivers.kubernetes.objects.topology_request import ANYWHERE, TopologyRequest, topology_of
 
 BUDGET_S = 0.005
 """Time for looking again at waiting jobs, per tick."""
@@ -63,7 +63,7 @@ class Narrowing:
     def first(self, gang: Gang, job: Job, pods: Sequence[Pod]) -> Job:
         """Return a job as it is announced: kept to the nodes that suit it now."""
         gang.barred = ""
-        if not self._is_constrained(pods) and wish_of(pods[0], self._context.settings.topology) == ANYWHERE:
+        if not self._is_constrained(pods) and topology_of(pods[0], self._context.settings.topology) == ANYWHERE:
             return job
         self._watched[gang] = None
         return self._narrowed(gang, job, pods)
@@ -128,21 +128,21 @@ class Narrowing:
         assert self._context.sink is not None
         inventory = self._context.sink.state.inventory
         roles = tuple(widened(role) for role in job.roles)
-        wish = wish_of(pods[0], self._context.settings.topology)
+        topology = topology_of(pods[0], self._context.settings.topology)
         if any(pod.wants.needs is not NO_NEEDS for pod in pods):
-            found = self._assigned(replace(job, roles=roles), job.roles, pods, wish)
+            found = self._assigned(replace(job, roles=roles), job.roles, pods, topology)
         else:
             found = self._without_guarded(roles, pods_by_role(pods), inventory)
-            if wish != ANYWHERE and not found.words:
-                found = self._together(replace(job, roles=found.roles), wish, inventory)
+            if topology != ANYWHERE and not found.words:
+                found = self._together(replace(job, roles=found.roles), topology, inventory)
         gang.barred = found.words
         return replace(job, roles=found.roles)
 
-    def _together(self, job: Job, wish: TopologyWish, inventory: Inventory) -> Narrowed:
+    def _together(self, job: Job, topology: TopologyRequest, inventory: Inventory) -> Narrowed:
         """All nodes of one place that has room for the whole job; a preferred place only if it has room now."""
         for emptied in (False, True):
             room = InventoryRoom(inventory, job.roles, self._context.headroom, emptied=emptied)
-            for cell in cells_of(job, wish, inventory, emptied=emptied):
+            for cell in cells_of(job, topology, inventory, emptied=emptied):
                 if cell == EVERYWHERE:
                     return Narrowed(roles=job.roles)
                 room.within(cell)
@@ -150,10 +150,10 @@ class Narrowing:
                     names = tuple(str(inventory.nodes[index].node.id) for index in members(cell))
                     rule = Requirement(PLACE, "In", names)
                     return Narrowed(roles=tuple(with_rule(role, rule) for role in job.roles))
-        words = f"no place with one value of {wish.required} is large enough for it"
+        words = f"no place with one value of {topology.required} is large enough for it"
         return Narrowed(roles=tuple(map(nowhere, job.roles)), words=words)
 
-    def _assigned(self, job: Job, now: tuple[Role, ...], pods: Sequence[Pod], wish: TopologyWish) -> Narrowed:
+    def _assigned(self, job: Job, now: tuple[Role, ...], pods: Sequence[Pod], topology: TopologyRequest) -> Narrowed:
         """Nodes for every pod: those that it is kept to now if they still suit, free ones, or any."""
         assert self._context.sink is not None
         inventory = self._context.sink.state.inventory
@@ -166,7 +166,7 @@ class Narrowing:
             names = self._still(now, facts, room)
             if names is not None:
                 return Narrowed(roles=tuple(map(kept_to, job.roles, names)))
-            for cell in cells_of(job, wish, inventory, emptied=emptied):
+            for cell in cells_of(job, topology, inventory, emptied=emptied):
                 room.within(cell)
                 names = assign(facts, self._world, room)
                 if names is not None:

@@ -9,7 +9,7 @@ from rota.core.model.job import WHOLE, Job, Level, Role
 from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount
 from rota.drivers.kubernetes.gangs.headroom import Headroom
-from rota.drivers.kubernetes.objects.topology_wishes import TopologyWish
+from rota.drivers.kubernetes.objects.topology_request import TopologyRequest
 
 EVERYWHERE = -1
 """All nodes, as a bit set."""
@@ -119,18 +119,18 @@ def _fits(role: Role, left: _Left) -> bool:
     )
 
 
-def cells_of(job: Job, wish: TopologyWish, inventory: Inventory, *, emptied: bool) -> list[int]:
+def cells_of(job: Job, topology: TopologyRequest, inventory: Inventory, *, emptied: bool) -> list[int]:
     """Return sets of nodes, as bit sets, in the order in which they should be tried for the whole job.
 
     The preferred places come first, but only while nothing has to be stopped for them; then those that are required,
     or all nodes.
     """
-    required = _places(wish.required, inventory) if wish.required else _of_locality(job, inventory)
+    required = _places(topology.required, inventory) if topology.required else _of_locality(job, inventory)
     if emptied:
         return required
     preferred = [
         nearer & wider
-        for label in wish.preferred
+        for label in topology.preferred
         for nearer in _places(label, inventory)
         for wider in required
         if nearer & wider

@@ -13,7 +13,7 @@ from rota.drivers.kubernetes.filters.facts import NO_NEEDS
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, rank
 from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PLACE, PREFIX
 from rota.drivers.kubernetes.objects.pods import Pod, PodRequests
-from rota.drivers.kubernetes.objects.topology_wishes import wish_of
+from rota.drivers.kubernetes.objects.topology_request import topology_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.quantities import NotAQuantity, parse_duration
 
@@ -91,7 +91,7 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
     _check_numbers(first)
     elastic = _elastic(first, len(pods))
     _check_constraints(pods, elastic, settings)
-    wish_of(first, settings.topology)  # a level that is not known refuses the job
+    topology_of(first, settings.topology)  # a level that is not known refuses the job
     roles: list[Role] = []
     taken: dict[str, int] = {}
     for group in pods_by_role(pods):

@@ -21,7 +21,7 @@ _PREFERRED = (
 )
 
 
-class TopologyWish(NamedTuple):
+class TopologyRequest(NamedTuple):
     """Labels whose value must, or should, be the same on all nodes of a gang; empty for none."""
 
     required: str = ""
@@ -29,19 +29,19 @@ class TopologyWish(NamedTuple):
     """The narrowest first; each is tried before the next, and all nodes after the last."""
 
 
-ANYWHERE = TopologyWish()
+ANYWHERE = TopologyRequest()
 
 
-def wish_of(pod: Pod, levels: Sequence[str]) -> TopologyWish:
-    """Return the wish of a pod. `levels` are the known labels, the widest first; without any, every label is."""
+def topology_of(pod: Pod, levels: Sequence[str]) -> TopologyRequest:
+    """Return what a pod asks for. `levels` are the known labels, the widest first; without any, every label is."""
     required = _stated(pod, _REQUIRED, levels)
     preferred = _stated(pod, _PREFERRED, levels)
     if not preferred:
-        return TopologyWish(required) if required else ANYWHERE
+        return TopologyRequest(required) if required else ANYWHERE
     wider = tuple(reversed(levels[: levels.index(preferred)])) if preferred in levels else ()
     if required in wider:
         wider = wider[: wider.index(required)]
-    return TopologyWish(required, (preferred, *wider))
+    return TopologyRequest(required, (preferred, *wider))
 
 
 def _stated(pod: Pod, names: Sequence[str], levels: Sequence[str]) -> str:
