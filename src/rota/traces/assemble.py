@@ -56,6 +56,7 @@ class _Draft:
         self.max_restarts = None
         self.checkpoint = None
         self.preemptible = False
+        self.preempts = True
         self.labels = labels
 
 
