@@ -65,8 +65,9 @@ ASKING: dict[str, list[list[str]]] = {
     "estimate": [["estimate", "over-requested"]],
     "truth": [["truth", "-o", "json"]],
     "what-if": [["what-if", "--policies", "no-such"]],
+    "gpus": [["gpus"], ["gpus", "--users"], ["gpus", "-o", "json"]],
 }
-STUDY = ("sim", "report", "trace", "check", "policies", "profiles", "plan")
+STUDY = ("sim", "report", "trace", "check", "policies", "profiles", "plan", "fill", "experiment")
 ELSEWHERE = frozenset((*STUDY, "up", "demo", "k8s", "profile", "learn", "backup", "users"))
 """Commands that ask no manager; what they print of files goes through the same functions."""
 

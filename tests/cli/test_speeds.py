@@ -121,7 +121,9 @@ def test_wrong_wishes_are_refused(
 ) -> None:
     path = tmp_path / "job.jsonl"
     path.write_text(json.dumps({"id": "a", "submit_s": 0} | row))
-    given = ["sim", "--trace", str(path), "--policy", "fifo", "--profiles", own, "--cluster", "v100=1/1", *args]
+    given = ["sim", "--trace", str(path), "--policy", "fifo", *args]
+    for option, value in (("--profiles", own), ("--cluster", "v100=1/1")):
+        given += [] if option in args else [option, value]
 
     assert status(given) == 2
 

@@ -163,14 +163,14 @@ def test_decision_that_a_driver_does_not_support_is_refused_and_not_ignored() ->
 @pytest.mark.parametrize(
     ("policy", "capabilities"),
     [
-        ("fifo", Capabilities(asks_guard=True)),
+        ("fifo", Capabilities(asks_guard=True, spares_others=True)),
         ("gandiva", Capabilities(suspends=True, asks_guard=True)),
         ("antman", Capabilities(moves_parts=False, asks_guard=True)),
         ("liquid", Capabilities(overlaps=True, asks_guard=True)),
         ("liquid:overlap=false", Capabilities(asks_guard=True)),
-        ("liquid-batch", Capabilities(overlaps=True, asks_guard=True)),
-        ("liquid-batch:overlap=false", Capabilities(asks_guard=True)),
-        ("harmony", Capabilities(asks_guard=True)),
+        ("liquid-batch", Capabilities(overlaps=True, asks_guard=True, spares_others=True)),
+        ("liquid-batch:overlap=false", Capabilities(asks_guard=True, spares_others=True)),
+        ("harmony", Capabilities(asks_guard=True, spares_others=True)),
     ],
 )
 @pytest.mark.parametrize("wraps", ["", "consolidate_s=60", "protect=unsaved", "protect=unsaved,consolidate_s=60"])

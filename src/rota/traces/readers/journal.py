@@ -25,7 +25,11 @@ _BROKEN = (ValueError, KeyError, TypeError, AttributeError)
 
 @dataclass(slots=True)
 class _Course:
-    """What a journal holds about one job."""
+    """What a journal holds about one job.
+
+    Work is the time that it ran, in seconds of the devices that it ran on. That of an elastic job is in seconds at its
+    full size, by the speeds that the journal has.
+    """
 
     job: Job
     submit_s: float
@@ -43,7 +47,11 @@ class _Course:
 
     def runs(self, since_s: float, rate: float) -> None:
         """Run at a speed from a moment on."""
-        self.since_s, self.rate = since_s, rate
+        self.since_s, self.rate = since_s, 1.0 if self.job.elastic is None else rate
+
+    def goes_on(self, now_s: float, work: float) -> None:
+        """Count what it has done by now: as the journal has it, or by its own time."""
+        self.kept_s = self.ran(now_s) if self.job.elastic is None else work
 
 
 def detects(source: TraceSource) -> bool:
@@ -113,13 +121,15 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
                 ev.Resized(work=kept_s, rate=rate, work_from_s=from_s)
                 | ev.Moved(work=kept_s, rate=rate, work_from_s=from_s)
             ):
-                course.kept_s = kept_s
+                course.goes_on(now_s, kept_s)
+                course.kept_s = course.kept_s if kept_s else 0.0
                 course.runs(max(now_s, from_s), rate)
             case ev.SpeedChanged(work=kept_s, rate=rate):
-                course.kept_s = kept_s
+                course.goes_on(now_s, kept_s)
                 course.runs(now_s, rate)
             case ev.Lapsed(work=kept_s):
-                course.kept_s, course.since_s = kept_s, None
+                course.goes_on(now_s, kept_s)
+                course.since_s = None
             case ev.Suspended():
                 course.kept_s, course.since_s = course.ran(now_s), None
             case ev.Resumed(rate=rate, work_from_s=from_s):
