@@ -202,7 +202,7 @@ def test_token_has_a_rate_and_a_number_of_waiting_jobs(tmp_path: Path) -> None:
         refused = ask(manager, "POST", f"{JOBS}?held=true", json.dumps([job()] * 7).encode())
         assert refused[0] == 429
         assert "waiting jobs" in refused[1]
-        refused = ask(manager, "POST", JOBS, json.dumps([job()] * 9).encode())
+        refused = ask(manager, "POST", JOBS, json.dumps([job()] * 12).encode())
         assert refused[0] == 429
         assert "jobs per second" in refused[1]
         assert ask(manager, "POST", JOBS, json.dumps(job()).encode())[0] == 201

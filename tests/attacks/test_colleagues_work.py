@@ -159,7 +159,7 @@ def test_requeue_has_the_cap_of_today(lab: Lab) -> None:
     lab.ask("admin", "PUT", "/tenants/nlp", {"max_priority": {"member": 0}})
 
     status, answer = lab.ask("bob", "POST", f"/jobs/{mine}/requeue")
-    assert (status, "priority is 5" in answer["error"]) == (422, True)
+    assert (status, "the priority 5" in answer["error"]) == (422, True)
 
 
 @pytest.mark.parametrize(

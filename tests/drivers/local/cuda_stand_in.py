@@ -83,6 +83,13 @@ _PYNVML = """
     class NVMLError(Exception):
         pass
 
+    def __getattr__(name):
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
+        def not_supported(*args):
+            raise NVMLError("not supported")
+        return not_supported
+
     def nvmlInit(): pass
     def nvmlDeviceGetCount(): return {gpus}
     def nvmlDeviceGetHandleByIndex(index): return index

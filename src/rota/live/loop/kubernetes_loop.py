@@ -161,6 +161,8 @@ def _undisputed(driver: KubernetesDriver, cluster: Cluster) -> list[Found]:
 def _is_described(each: Found, empty: Inventory) -> bool:
     """Whether the cluster, as the settings describe it, has the devices that a gang holds."""
     roles = each.job.roles
+    if any(slot.role >= len(roles) for slot in each.placement):
+        return False
     same = all(
         slot.devices.bit_count() * slot.milli == roles[slot.role].device_milli * slot.tasks for slot in each.placement
     )

@@ -93,7 +93,7 @@ class Nvml:
     def _energy_mj(self, handle: Any) -> int | None:
         try:
             return int(self._library.nvmlDeviceGetTotalEnergyConsumption(handle))
-        except self._library.NVMLError:  # before Volta, or in a part of a GPU
+        except (self._library.NVMLError, AttributeError):  # before Volta, in a part of a GPU, or by an older library
             return None
 
 
