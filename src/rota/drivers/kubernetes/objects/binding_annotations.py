@@ -212,7 +212,7 @@ def _found_constrained(
     pods = [pod for pod in gang.members.values() if not pod.ending and not pod.phase.is_over]
     job = job_of(gang, pods, settings, name)
     if len(job.roles) != len(placement):
-        # Under other settings its devices were counted as such; the job tells that the present ones don't describe them.
+        # Under other settings its devices counted as such; the job tells that the present ones do not describe them.
         is_other = any(slot.devices and not role.device_milli for slot in placement for role in job.roles)
         ranks = tuple(range(sum(slot.tasks for slot in placement)))
         return BoundTask(job=job, placement=placement, ranks=ranks, note=note) if is_other else None
