@@ -183,7 +183,8 @@ def test_tokens_say_who_may_do_what(guarded: tuple[Manager, str]) -> None:
             ask()
         assert refused.value.status == status
     assert list(clients["bob"].jobs()) == []
-    assert clients["eve"].job(job_id)["spec"]["env"] == {"K": {"secret": "***"}}
+    assert clients["ada"].job(job_id)["spec"]["env"] == {"K": {"secret": "***"}}
+    assert clients["eve"].job(job_id)["spec"]["env"] == {"K": "***"}
     bob = next(token for token in admin.get("/tokens") if token["name"] == "bob")
     admin.delete(f"/tokens/{bob['id']}")
     with pytest.raises(Refused, match="revoked"):
