@@ -16,6 +16,7 @@ from rota.core.messages.events import End, JobEnded, Started
 from rota.core.model.job import JobId
 from rota.drivers.local.gpu.settings import GpuSettings
 from rota.drivers.local.launch_order import LaunchOrder
+from rota.drivers.local.settings import Settings, task_order
 from rota.drivers.local.task_runner.gpu_limit import GpuMemoryLimit, amount
 from rota.drivers.local.task_runner.gpus import GpuUse
 from rota.drivers.local.task_runner.nvml import Reading
@@ -136,7 +137,10 @@ def test_what_rota_estimated_does_not_limit_a_job_with_gpus_of_its_own(tmp_path:
         order = asking(bench, GIB, estimated=True)
         bench.driver.start(order)
         await until(lambda: bench.events(Started))
-        assert json.loads((bench.folder() / "task.json").read_text())["gpu_memory"] is None
+        attempt = bench.driver.attempt(JobId("1"))
+        assert attempt is not None
+        told = task_order(attempt, attempt.tasks[0], 0, Settings(home=bench.home, nvml=str(machine.folder)))
+        assert told["gpu_memory"] is None
         bench.driver.stop(JobId("1"), Cause.CANCELLED)
         await until(lambda: bench.state()["phase"] == "ended")
 

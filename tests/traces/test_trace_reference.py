@@ -23,4 +23,4 @@ def test_every_command_has_a_heading() -> None:
     names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
 
     assert [name for name in names if f"### `rota trace {name} " not in PAGE] == []
-    assert len(names) == 3
+    assert len(names) == 4

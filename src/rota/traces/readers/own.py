@@ -41,6 +41,7 @@ _JOB_FIELDS = (
     "model",
     "exclusive",
     "preemptible",
+    "preempts",
     "depends_on",
     "labels",
 )
