@@ -30,7 +30,6 @@ KEYS: dict[str, Key] = {
     "fewest-gpus": lambda job: (job.gpus, job.seq),
     "srtf": lambda job: (job.left_s, job.seq),
     "srsf": lambda job: (job.left_s * job.gpus, job.gpus, job.seq),
-    "las:thresholds=64/256": lambda job: (job.queue, not job.running, job.entered_s, job.seq),
     "fifo:backfill=true": lambda job: (not job.running, job.seq),
     "fifo": lambda job: (not job.running, job.seq),
 }

@@ -36,7 +36,7 @@ def _typed(number: int, each: Submission) -> Submission:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", names())
+@pytest.mark.parametrize("policy", [name for name in names() if name != "gavel/allox"])  # jobs of one device only
 def test_policy_settles_at_every_moment_and_ends_every_job(policy: str) -> None:
     for seed in (1, 2):
         scenario = Scenario(

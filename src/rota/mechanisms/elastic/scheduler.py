@@ -39,6 +39,10 @@ class MomentPlan:
         self._asked = 0
         self._last = SizePlan({})
 
+    def begin(self) -> None:
+        """Ask the rule afresh: a job has come or ended, which is no consequence of the rule's own answers."""
+        self._asked = 0
+
     def keep(self, plan: SizePlan, now_s: float) -> SizePlan:
         """Remember a plan of the rule."""
         self._asked = self._asked + 1 if now_s == self._at_s else 1
@@ -121,9 +125,12 @@ class ElasticScheduler:
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Update the jobs and record observed speeds."""
+        if any(live.first_start_s is None for live in changes.arrived):
+            self._moment.begin()
         for live in changes.left:
             self._jobs.pop(live, None)
             if live.state.is_final:
+                self._moment.begin()
                 self._resizer.forget(live)
                 self._rule.forget(live)
         for live in changes.arrived:
