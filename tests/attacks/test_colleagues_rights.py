@@ -314,7 +314,7 @@ def test_requeue_of_a_job_whose_priority_was_raised_says_the_way_out(lab: Lab) -
     status, answer = lab.ask("ada", "POST", f"/jobs/{waits}/requeue")
 
     assert status == 422
-    assert "ask an admin to requeue it, or submit it again with priority 0" in answer["error"]
+    assert "submit it again with priority 0, or ask an admin to raise the cap" in answer["error"]
 
 
 def test_refused_submission_costs_little_of_the_rate(lab: Lab) -> None:

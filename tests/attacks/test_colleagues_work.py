@@ -187,3 +187,21 @@ def test_caps_and_tenants_that_admins_set_are_audited(lab: Lab) -> None:
 
     assert ("tenant-add", "robots", "max_priority of member 3, max_priority of maintainer 7") in entries
     assert ("tenant-remove", "robots", "") in entries
+
+
+@pytest.mark.attack("ends a failing job and waits for an admin to requeue it", stopped_by="only its owner can")
+def test_ended_job_of_another_is_not_requeued(lab: Lab) -> None:
+    hers = lab.submit("ada", "exit 3")
+    eventually(lambda: lab.job(hers)["state"] == "failed")
+
+    status, answer = lab.ask("admin", "POST", f"/jobs/{hers}/requeue")
+
+    assert (status, "it would run as that user" in answer["error"]) == (403, True)
+    assert lab.ask("ada", "POST", f"/jobs/{hers}/requeue")[0] == 200
+
+
+@pytest.mark.attack("asks for an endless time to stop", stopped_by="a bound of the grace")
+def test_grace_without_end_is_refused(lab: Lab) -> None:
+    status, answer = lab.ask("bob", "POST", "/jobs", {"run": "true", "checkpoint": {"grace": "9999999h"}})
+
+    assert (status, "checkpoint.grace" in answer["error"]) == (422, True)

@@ -131,6 +131,11 @@ async def act(
     caller.must_act_on(row.tenant, row.owner, job_id)
     if if_match is not None and if_match.strip('"') != str(row.version):
         return JSONResponse({"error": f"job {job_id} has changed: its version is {row.version}"}, status_code=412)
+    if action == "requeue" and row.ended_s is not None and row.owner and row.owner != caller.name:
+        raise Forbidden(
+            f"job {job_id} was {row.owner!r}'s and has ended; requeued by another user it would run as that user; "
+            "ask its owner, or submit its command yourself"
+        )
     asker = caller.asker
     match action:
         case "cancel":

@@ -30,6 +30,7 @@ from rota.drivers.local.confinement.attempt_folders import (
 )
 from rota.drivers.local.confinement.private_folders import remove_private, sweep_memory
 from rota.drivers.local.launch_order import LaunchOrder
+from rota.drivers.local.machine import MOST_GRACE_S
 from rota.drivers.local.notice_pipe import NoticePipe
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
@@ -42,7 +43,8 @@ from rota.store.run_folder import Json, mark_of
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
 """How long a recorder may take to write a task's end after its supervisor died."""
-GIVEN_UP_GRACE_S = 5.0
+GIVEN_UP_GRACE_S, CANCEL_GRACE_S = 5.0, 60.0
+"""How long a job may take to end at most that could not be started; that was cancelled or reached its time limit."""
 FULL_S = 0.5
 """Between two tries to write to a disk that is full."""
 
@@ -192,7 +194,8 @@ class AttemptController:
         if attempt is None:
             return
         attempt.ordered, attempt.successor = cause, None
-        self._end(attempt, attempt.launch.grace_s)
+        most_s = CANCEL_GRACE_S if cause in (Cause.CANCELLED, Cause.TIME_LIMIT) else MOST_GRACE_S
+        self._end(attempt, min(attempt.launch.grace_s, most_s))
 
     def settle(self) -> None:
         """Remove what is left of unknown tasks, after all jobs that should run were started or found."""

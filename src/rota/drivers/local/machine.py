@@ -18,6 +18,9 @@ from rota.drivers.local.task_runner.nvml import find_nvml, load_pynvml
 if TYPE_CHECKING:
     from rota.files.job_shape import JobFile
 
+MOST_GRACE_S = 3600.0
+"""How long a job may take to save when it is stopped for others."""
+
 
 def this_machine(nvml: str | None = None) -> Cluster:
     """Return this machine as one node; `nvml` is where `pynvml` lies, if not where Rota's own packages are."""
@@ -108,6 +111,10 @@ def refuse_what_cannot_be(file: JobFile) -> None:
         ("image", file.image is not None, "runs processes, not containers; leave it out, or use Kubernetes"),
         ("volumes", bool(file.volumes), "runs processes, which see the machine's files as they are; leave it out"),
     )
+    if file.checkpoint is not None and file.checkpoint.grace > MOST_GRACE_S:
+        raise RotaError(
+            f"job: checkpoint.grace is {file.checkpoint.grace:g} s; a job may take at most {MOST_GRACE_S:g} s to stop"
+        )
     for field, wanted, why in refused:
         if wanted:
             raise RotaError(f"job: {field} can't be honoured here: the local driver {why}")

@@ -135,7 +135,7 @@ class TenantRegistry:
         if cap is not None and job.priority > cap:
             raise RotaError(
                 f"job {job_id} has the priority {job.priority}, and the most that a {role} may give in tenant "
-                f"{job.tenant!r} is {cap}; ask an admin to requeue it, or submit it again with priority {cap}"
+                f"{job.tenant!r} is {cap}; submit it again with priority {cap}, or ask an admin to raise the cap"
             )
 
     def caps_of(self, tenant: str) -> dict[str, int]:

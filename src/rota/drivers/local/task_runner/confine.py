@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.files import Json
 
 CLONE_NEWNS = 0x00020000
+CLONE_NEWIPC = 0x08000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 2, 4, 8, 32
 MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 PR_SET_NO_NEW_PRIVS = 38
@@ -38,12 +39,12 @@ def give_up_privileges(order: Json) -> None:
 
 
 def private_mounts(order: Json) -> None:
-    """Leave the machine's mounts, and cover some of them by folders of the task's own.
+    """Leave the machine's mounts and System V objects, and cover some mounts by folders of the task's own.
 
     `binds` are pairs of a folder and the path that it covers. `kept` are folders that stay where they are though what
     is above them was covered; their mount points exist in the folder that covers it.
     """
-    _call("unshare", ctypes.c_int(CLONE_NEWNS))
+    _call("unshare", ctypes.c_int(CLONE_NEWNS | CLONE_NEWIPC))
     _mount(None, "/", None, MS_REC | MS_SLAVE)
     kept = [(path, os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY)) for path in order.get("kept", ())]
     binds = [(os.open(source, os.O_PATH | os.O_DIRECTORY), target) for source, target in order.get("binds", ())]
