@@ -8,7 +8,7 @@ from builders import cluster, job, node
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Cause, Stop
 from rota.core.messages.events import End, JobArrived, JobCancelled, JobEnded, Resized, Started, Stopped
-from rota.core.model.job import JobId
+from rota.core.model.job import Elastic, JobId
 from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces.formats import read_trace
@@ -47,7 +47,7 @@ def test_broken_step_is_told_with_its_line(tmp_path: Path) -> None:
 def test_work_of_a_resized_job_counts_by_its_speed(tmp_path: Path) -> None:
     header = JournalHeader(scenario=Scenario(policies=("afs-p",), placement="any", cluster=cluster(node("n1"))))
     with JournalWriter(tmp_path / "journal.jsonl", header) as journal:
-        journal.append(0.0, [JobArrived(job("a"))], [], [])
+        journal.append(0.0, [JobArrived(job("a", workers=4, elastic=Elastic(min_tasks=1, max_tasks=4)))], [], [])
         journal.append(0.0, [Started(JobId("a"), 0.25, 0.0)], [], [])
         journal.append(42.0, [Resized(JobId("a"), 10.0, 1.0, 42.0)], [], [])
         journal.append(60.0, [JobEnded(JobId("a"), End.SUCCEEDED, 28.0)], [], [])
