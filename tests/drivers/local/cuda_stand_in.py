@@ -124,7 +124,7 @@ TRAINING = """
         print(step, file=log, flush=True)
     mine.unlink()
 """
-"""Takes GPU memory and makes steps; a step that finds its memory away is a fault of whoever suspended it."""
+"""Takes GPU memory and makes steps; a step that finds its memory away is a fault of the suspension."""
 
 
 class CudaStandIn:

@@ -53,7 +53,7 @@ class Machine:
         self.home, self.cuda, self.is_closed = home, cuda, False
         self.answers: list[tuple[Event, ExitDetail]] = []
         self.jobs: dict[JobId, Any] = {}
-        abilities = GpuAbilities(library=str(cuda.library), moves=True, uuids=UUIDS)
+        abilities = GpuAbilities(library=str(cuda.library), uuids=UUIDS)
         settings = Settings(home=home, nvml=str(cuda.folder), gpu=abilities)
         nodes = [node("n1", devices=2)]
         state: Any = SimpleNamespace(jobs=self.jobs)

@@ -43,7 +43,6 @@ def assumed(pod: PodFacts, node: str, world: FilterState) -> Iterator[None]:
         yield
     finally:
         world.volumes.forget(keys)
-        world.claims.forget(pod.uid)
         world.take(pod.uid)
 
 
@@ -51,7 +50,6 @@ def assume(pod: PodFacts, node: str, world: FilterState) -> tuple[tuple[str, str
     """Count a pod on a node, and promise its claims what they get there; return the claims that were promised it."""
     promises = promises_to(pod, node, world)
     world.volumes.promise(promises, node)
-    world.claims.promise(pod, node)
     world.put(pod, node)
     return tuple(each.claim for each in promises)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from rota.drivers.kubernetes.filters.device_claims import ClaimBook
 from rota.drivers.kubernetes.filters.facts import NodeFacts, PodFacts
 from rota.drivers.kubernetes.filters.volume_facts import VolumeBook
 
@@ -17,7 +16,6 @@ class FilterState:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels by namespace."""
         self.volumes = VolumeBook()
-        self.claims = ClaimBook()
         self.version = 0
         self._node_by_pod: dict[str, str] = {}
         self._pods_by_node: dict[str, dict[str, PodFacts]] = {}

@@ -45,4 +45,3 @@ class PodPlaces:
         keys = self._promised.pop(uid, None)
         if keys is not None:
             self.world.volumes.forget(keys)
-            self.world.claims.forget(uid)

@@ -14,10 +14,9 @@ _MOVES_SINCE = 580
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAbilities:
-    """The library that suspends processes, whether it moves them, and the GPUs' names by index."""
+    """The library that suspends processes, and the GPUs' names by index."""
 
     library: str
-    moves: bool = False
     uuids: tuple[str, ...] = ()
 
 
@@ -30,8 +29,7 @@ def gpu_abilities() -> GpuAbilities | None:
         ctypes.CDLL(LIBRARY).cuCheckpointProcessLock  # noqa: B018  # from release 570 on
     except (OSError, AttributeError):
         return None
-    release, uuids = found.release(), tuple(found.uuids())
-    moves = release >= _MOVES_SINCE
-    if len(uuids) > 1 and not moves:
+    uuids = tuple(found.uuids())
+    if len(uuids) > 1 and found.release() < _MOVES_SINCE:
         return None
-    return GpuAbilities(library=LIBRARY, moves=moves, uuids=uuids)
+    return GpuAbilities(library=LIBRARY, uuids=uuids)

@@ -27,10 +27,6 @@ class CopyRates:
         """Return how long a suspension takes."""
         return gpu_bytes / self.out
 
-    def resume_s(self, gpu_bytes: int) -> float:
-        """Return how long it takes to resume."""
-        return gpu_bytes / self.back
-
 
 class LearnedRates:
     """The rates of this machine."""

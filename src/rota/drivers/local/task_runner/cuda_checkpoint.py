@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-RUNNING, LOCKED, CHECKPOINTED, FAILED = range(4)
-"""The states of a process, as the driver numbers them."""
 LOCK_MS = 10_000
 """How long a process may take to finish what it has submitted."""
 _NOT_SUPPORTED = 801
@@ -43,12 +41,6 @@ class CudaCheckpoint:
         except (OSError, AttributeError):
             raise CheckpointFailed("find the driver's calls", _NOT_SUPPORTED) from None
         self._check("initialise", self._library.cuInit(0))
-
-    def state(self, pid: int) -> int:
-        """Return the state of a process."""
-        found = ctypes.c_int(-1)
-        self._check("state", self._library.cuCheckpointProcessGetState(pid, ctypes.byref(found)))
-        return found.value
 
     def probe(self, pid: int) -> None:
         """Lock and unlock a process: raise `CheckpointFailed` if it can't be checkpointed."""
