@@ -270,3 +270,14 @@ def test_profile_refuses_the_other_numbering() -> None:
     )
 
     assert done.stdout == "-1 Function not implemented\n", done.stderr
+
+
+@pytest.mark.attack("leaves shared memory of System V behind", stopped_by="System V objects of the task's own")
+def test_shared_memory_ends_with_the_task(shared: Shared) -> None:
+    segments = Path("/proc/sysvipc/shm")
+    before = segments.read_text()
+
+    said = shared.run("ipcmk --shmem 1000000 && ipcs --shmems | grep --count 1000000")
+
+    assert said.strip().endswith("1")
+    assert segments.read_text() == before
