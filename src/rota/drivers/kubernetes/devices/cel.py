@@ -19,9 +19,9 @@ from rota.drivers.kubernetes.devices.cel_functions import (
     size_of,
 )
 from rota.drivers.kubernetes.devices.cel_syntax import (
-    Call,
     CelError,
     ElementOf,
+    FunctionCall,
     ListOf,
     Literal,
     MapOf,
@@ -70,7 +70,7 @@ def compiled(expression: str) -> CelProgram:
         raise CelError("the expression is nested too deeply") from error
 
 
-def _qualified(tree: Call) -> str:
+def _qualified(tree: FunctionCall) -> str:
     """The name of a function, with its namespace."""
     return f"{tree.of.name}.{tree.name}" if isinstance(tree.of, Name) and tree.of.name in NAMESPACES else tree.name
 
@@ -78,7 +78,7 @@ def _qualified(tree: Call) -> str:
 def _unknown(tree: Tree) -> Iterator[str]:
     """Yield the functions of an expression that are not known."""
     match tree:
-        case Call(name, args, of):
+        case FunctionCall(name, args, of):
             qualified = _qualified(tree)
             known = qualified == "cel.bind" or (name == "has" if of is None else name in _MACROS)
             known = known or qualified in FUNCTIONS or (name in _OPERATORS if of is None else name in KNOWN_METHODS)
@@ -126,7 +126,7 @@ class _Evaluation:
                 return [self.value(each, scope) for each in items]
             case MapOf(pairs):
                 return {self.value(key, scope): self.value(each, scope) for key, each in pairs}
-            case Call():
+            case FunctionCall():
                 return self._call(tree, scope)
 
     def _at(self, of: Any, key: Any, optional: bool) -> Any:
@@ -145,7 +145,7 @@ class _Evaluation:
             return OptionalValue(of[key]) if is_there and (isinstance(of, list) or key in of) else MISSING
         return of[key]
 
-    def _call(self, tree: Call, scope: Scope) -> Any:
+    def _call(self, tree: FunctionCall, scope: Scope) -> Any:
         name, args, of = tree
         if of is None:
             if name in ("||", "&&"):

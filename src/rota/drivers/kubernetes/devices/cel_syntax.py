@@ -45,7 +45,7 @@ class ElementOf(NamedTuple):
     optional: bool = False
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     """A function, an operator or, with `of`, a method."""
 
     name: str
@@ -65,7 +65,7 @@ class MapOf(NamedTuple):
     items: tuple[tuple[Tree, Tree], ...]
 
 
-Tree: TypeAlias = Literal | Name | Select | ElementOf | Call | ListOf | MapOf
+Tree: TypeAlias = Literal | Name | Select | ElementOf | FunctionCall | ListOf | MapOf
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<comment>//[^\n]*)
@@ -153,7 +153,7 @@ class _Parser:
         if self._take("?"):
             yes = self._binary(0)
             self._expect(":")
-            found = Call("?:", (found, yes, self._expression()))
+            found = FunctionCall("?:", (found, yes, self._expression()))
         self._depth -= 1
         return found
 
@@ -162,7 +162,7 @@ class _Parser:
             return self._unary()
         found = self._binary(level + 1)
         while (sign := self._take(*_LEVELS[level])) is not None:
-            found = Call(sign, (found, self._binary(level + 1)))
+            found = FunctionCall(sign, (found, self._binary(level + 1)))
         return found
 
     def _unary(self) -> Tree:
@@ -174,7 +174,7 @@ class _Parser:
             if sign == "-" and isinstance(found, Literal) and isinstance(found.value, int | float):
                 found = Literal(-found.value)
             else:
-                found = Call("neg" if sign == "-" else "!", (found,))
+                found = FunctionCall("neg" if sign == "-" else "!", (found,))
         return found
 
     def _member(self) -> Tree:
@@ -190,7 +190,7 @@ class _Parser:
                 continue
             name = self._identifier()
             if sign == "." and self._take("("):
-                found = Call(name, self._until(")", self._expression), found)
+                found = FunctionCall(name, self._until(")", self._expression), found)
             else:
                 found = Select(found, name, optional=sign == ".?")
         return found
@@ -218,7 +218,7 @@ class _Parser:
         name = self._identifier()
         if name in _WORDS:
             return Literal(_WORDS[name])
-        return Call(name, self._until(")", self._expression)) if self._take("(") else Name(name)
+        return FunctionCall(name, self._until(")", self._expression)) if self._take("(") else Name(name)
 
     def _entry(self) -> tuple[Tree, Tree]:
         key = self._expression()
