@@ -29,6 +29,8 @@ from rota.drivers.local.task_runner.nvml import find_nvml
 
 Json = dict[str, Any]
 PASSED = ("PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "PATH")
+WARM_S = 4.0
+"""A training becomes faster in its first seconds; they don't count where speeds are compared closely."""
 MODELS = ("mlp", "convolutions", "transformer", "lstm", "embeddings")
 PAIRS = (
     ("mlp", "convolutions"),
@@ -38,11 +40,12 @@ PAIRS = (
     ("lstm", "embeddings"),
 )
 WORK = """
-import sys, time
+import os, sys, time
 import torch
 from torch import nn
 
-kind, seconds, path, reports = sys.argv[1], float(sys.argv[2]), sys.argv[3], sys.argv[4:] == ["sdk"]
+kind, seconds, path = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+reports, peer = sys.argv[4:] == ["sdk"], sys.argv[4] if sys.argv[4:] not in ([], ["sdk"]) else None
 torch.manual_seed(1)
 
 
@@ -99,6 +102,8 @@ if reports:
 done, begun, noted = 0, time.monotonic(), 0.0
 with open(path, "w") as out:
     while time.monotonic() - begun < seconds:
+        if peer is not None and not os.path.exists(peer):
+            begun = time.monotonic()
         for _ in range(5):
             step()
             if run is not None:
@@ -110,7 +115,7 @@ with open(path, "w") as out:
             noted = now
             print(now, done, file=out, flush=True)
 """
-"""Trains a small model for a time, and notes how many steps it has done by when."""
+"""Trains a small model for a time, from when its peer trains as well, and notes how many steps it has done by when."""
 FILL = """
 import sys, time
 import torch
@@ -145,12 +150,12 @@ def rate_of(points: Sequence[tuple[float, int]], from_s: float = -1e18, until_s:
     return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
 
-def together(one: Path, other: Path) -> tuple[float, float]:
+def together(one: Path, other: Path, *, warm_s: float = 0.5) -> tuple[float, float]:
     """The rates of two scripts in the time in which both ran, without its ends."""
     first, second = points_of(one), points_of(other)
     if not first or not second:
         return 0.0, 0.0
-    from_s, until_s = max(first[0][0], second[0][0]) + 0.5, min(first[-1][0], second[-1][0]) - 0.2
+    from_s, until_s = max(first[0][0], second[0][0]) + warm_s, min(first[-1][0], second[-1][0]) - 0.2
     return rate_of(first, from_s, until_s), rate_of(second, from_s, until_s)
 
 
@@ -210,16 +215,18 @@ def limit(folder: Path, *, mps: bool = False) -> None:
 def shares(lab: Lab, how: str) -> None:
     """Let two equal trainings have fractions of the GPU, and compare their speeds with that of one alone."""
     path = lab.folder / "alone"
-    lab.manager.wait(lab.submit("work.py", "transformer", 4, path), within_s=60.0)
-    alone = rate_of(points_of(path))
-    for part in (0.1, 0.5):
-        jobs, paths = [], []
-        for number, share in enumerate((part, 1 - part)):
-            paths.append(lab.folder / f"{how}-{part}-{number}")
-            jobs.append(lab.submit("work.py", "transformer", 10, paths[-1], gpus=round(share, 3)))
+    lab.manager.wait(lab.submit("work.py", "convolutions", 14, path), within_s=60.0)
+    points = points_of(path)
+    alone = rate_of(points, points[0][0] + WARM_S)
+    for part in (0.1, 0.3, 0.5):
+        paths = [lab.folder / f"{how}-{part}-{number}" for number in range(2)]
+        jobs = [
+            lab.submit("work.py", "convolutions", 24, path, peer, gpus=round(share, 3))
+            for share, path, peer in zip((part, 1 - part), paths, reversed(paths), strict=True)
+        ]
         for job in jobs:
             lab.manager.wait(job, within_s=90.0)
-        small, large = (rate / alone for rate in together(*paths))
+        small, large = (rate / alone for rate in together(*paths, warm_s=WARM_S))
         error = max(abs(small - part), abs(large - (1 - part)))
         wanted = "within 0.02" if how == "turns" else "as measured: threads are not time"
         holds = error <= 0.02 if how == "turns" else small + large > 0.8
@@ -242,26 +249,36 @@ def turns(folder: Path) -> None:
 
 def bound(folder: Path) -> None:
     """Pack an opportunistic job beside a guaranteed one, without and with the loop that keeps the latter's speed."""
-    for value in (0.0, 0.95):
-        lab = Lab(folder / f"bound{value:g}", f"gpu: {{mps: all, bound: {value}}}\n", "antman:unknown=0.5")
-        try:
-            seconds = 40 if value else 18
-            first = lab.submit("work.py", "transformer", seconds, lab.folder / "guaranteed", "sdk")
-            eventually(lambda: len(points_of(lab.folder / "guaranteed")) > 60, within_s=90)  # noqa: B023
-            points = points_of(lab.folder / "guaranteed")
-            alone = rate_of(points, points[-1][0] - 4)
-            other = lab.submit("work.py", "transformer", 60, lab.folder / "other", class_="opportunistic")
-            lab.manager.wait(first, within_s=120.0)
-            lab.manager.client.act(other, "cancel")
-            with_both = points_of(lab.folder / "guaranteed")
-            from_s = with_both[-1][0] - (15 if value else 6)
-            kept = rate_of(with_both, from_s) / alone
-            got = rate_of(points_of(lab.folder / "other"), from_s, with_both[-1][0]) / alone
-            name = f"guaranteed job with bound {value:g}" if value else "guaranteed job beside MPS without control"
+    for kind in ("transformer", "convolutions"):
+        for value in (0.0, 0.95):
+            kept, got = _packed(folder / f"{kind}{value:g}", kind, value)
+            name = f"bound {value:g}" if value else "MPS without control"
             wanted = "at least 0.95, the rest is the other's" if value else "(for comparison)"
-            said(name, f"{kept:.3f} of its speed alone, the other {got:.3f}", wanted, holds=kept >= value)
-        finally:
-            lab.end()
+            seen = f"{kept:.3f} of its speed alone, the other {got:.3f}"
+            said(f"guaranteed {kind} beside the same, {name}", seen, wanted, holds=kept >= value)
+
+
+def _packed(folder: Path, kind: str, value: float) -> tuple[float, float]:
+    """Return the speeds of a guaranteed job and of an opportunistic one beside it, in parts of the former's alone."""
+    lab = Lab(folder, f"gpu: {{mps: all, bound: {value}}}\n", "antman:unknown=0.5")
+    firm, other = lab.folder / "guaranteed", lab.folder / "other"
+    try:
+        first = lab.submit("work.py", kind, 70 if value else 35, firm, "sdk")
+        eventually(lambda: len(points_of(firm)) > 100, within_s=90)
+        points = points_of(firm)
+        guest = lab.submit("work.py", kind, 120, other, class_="opportunistic")
+        lab.manager.wait(first, within_s=150.0)
+        lab.manager.client.act(guest, "cancel")
+        both = points_of(firm)
+        from_s = both[-1][0] - (30 if value else 10)
+        alone = rate_of(points, points[-1][0] - 8)
+        return rate_of(both, from_s) / alone, rate_of(points_of(other), from_s, both[-1][0]) / alone
+    finally:
+        lab.end()
+        if out := os.environ.get("OUT"):
+            for path in (firm, other):
+                if path.exists():
+                    Path(out, f"{lab.folder.name}-{path.name}").write_text(path.read_text())
 
 
 def pairs(folder: Path) -> None:

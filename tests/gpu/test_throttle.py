@@ -47,9 +47,9 @@ def test_a_loss_above_the_bound_cuts_at_once_but_never_to_nothing() -> None:
 
 
 def test_a_loss_that_comes_suddenly_is_cut_before_its_cause_is_learned() -> None:
-    control = DutyControl(bound=0.95, duty=0.8, factor=0.05, alone=100.0)
+    control = DutyControl(bound=0.95, duty=0.8, loss_seen=0.05, duty_seen=1.0, alone=100.0)
 
-    assert control.update(90.0) == pytest.approx(0.8 * 0.6)
+    assert control.update(80.0) <= 0.8 * 0.6
 
 
 def test_without_a_speed_alone_nothing_changes() -> None:
@@ -61,10 +61,23 @@ def test_without_a_speed_alone_nothing_changes() -> None:
 def test_the_rate_is_that_of_the_last_seconds_and_a_new_start_begins_again() -> None:
     rate = StepRate()
     assert rate.rate is None
-    for second in range(10):
+    for second in range(20):
         rate.add(float(second), 10.0 * second if second < 5 else 50.0 + 20.0 * (second - 5))
     assert rate.rate == pytest.approx(20.0)
-    rate.add(10.0, 3.0)
+    rate.add(20.0, 3.0)
     assert rate.rate is None
-    rate.add(11.0, 8.0)
+    rate.add(21.0, 8.0)
+    assert rate.rate == 5.0
+
+
+def test_reports_of_before_conditions_changed_do_not_count() -> None:
+    rate = StepRate()
+    for second in range(4):
+        rate.add(float(second), 10.0 * second)
+    rate.clear(3.5)
+
+    rate.add(3.0, 30.0)
+    rate.add(4.0, 40.0)
+    assert rate.rate is None
+    rate.add(5.0, 45.0)
     assert rate.rate == 5.0
