@@ -41,9 +41,7 @@ def test_a_loss_above_the_bound_cuts_at_once_but_never_to_nothing() -> None:
     control.note_alone(100.0)
 
     assert control.update(60.0) <= 0.8 * 0.6
-    for _ in range(20):
-        control.update(10.0)
-    assert control.duty == FLOOR
+    assert all(FLOOR <= control.update(10.0) < 0.1 for _ in range(3))
 
 
 def test_a_loss_that_comes_suddenly_is_cut_before_its_cause_is_learned() -> None:
@@ -81,3 +79,14 @@ def test_reports_of_before_conditions_changed_do_not_count() -> None:
     assert rate.rate is None
     rate.add(5.0, 45.0)
     assert rate.rate == 5.0
+
+
+def test_a_job_that_becomes_slower_by_itself_does_not_starve_the_other() -> None:
+    """It loses a quarter of its speed, whatever the other does: that is its speed alone from then on."""
+    control = DutyControl(bound=0.95)
+    control.note_alone(144.0)
+
+    duties = [control.update(105.0) for _ in range(60)]
+
+    assert min(duties) == FLOOR
+    assert max(duties[30:]) > 0.9

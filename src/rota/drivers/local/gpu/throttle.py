@@ -84,9 +84,14 @@ class DutyControl:
         self.alone = rate if self.alone is None else self.alone + BLEND * (rate - self.alone)
 
     def update(self, rate: float) -> float:
-        """Take in the speed beside the others at the present part of the time; return the next one."""
+        """Take in the speed beside the others at the present part of the time; return the next one.
+
+        A loss while the others hardly run is not their doing: a training becomes slower by itself, too.
+        """
         if not self.alone or not math.isfinite(rate):
             return self.duty
+        if self.duty <= FLOOR:
+            self.note_alone(rate)
         loss, allowed = max(1 - rate / self.alone, -1.0), 1 - self.bound
         self.loss_seen = KEPT * self.loss_seen + loss * self.duty
         self.duty_seen = KEPT * self.duty_seen + self.duty**2
