@@ -5,7 +5,7 @@ order of passes as in the run, alone and beside others: a pass takes a fixed tim
 grow where processes share caches, memory and cores. Messages between two processes are timed. From these alone the
 planner's simulator predicts the step of every cut. Three plans are run: `max-load`, the slowest cut, and the one in the
 middle between the two. One process per stage runs real forward and backward passes over gloo in the 1F1B order, with
-receives posted ahead. The plans take turns, round by round. The profile is taken before and after the runs, and the
+receives posted ahead. The plans alternate, round by round. The profile is taken before and after the runs, and the
 mean of both is used. The order of the three plans by predicted and by measured time must agree, and each prediction
 must be within 15 %.
 
