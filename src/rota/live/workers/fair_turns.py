@@ -12,7 +12,7 @@ MANAGER = ""
 
 
 class FairTurns:
-    """The order of questions: a user that asks much waits for itself, and others wait for one question of it at a time."""
+    """The order of questions: a user that asks much waits for itself, others for one question of it at a time."""
 
     def __init__(self) -> None:
         self._is_busy = False
