@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -22,6 +23,19 @@ _MOST_PROGRESS = 16384
 _MOST_CURVE = 1 << 20
 _MOST_POINTS = 1000
 _NOT_WHAT_IT_SHOULD_BE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the space that the files in a folder take; links are not followed, what can't be read does not count."""
+    total, pending = 0, [str(folder)]
+    while pending:
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+    return total
 
 
 def mark_of(home: Path) -> str:

@@ -1,4 +1,4 @@
-"""How much a task has written to the folders that are its own, where the file system keeps no quota for it."""
+"""How much a task has written to the folders that are its own, and what its output takes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.files import Json
 
 EVERY_S = 1.0
+MOST_EVERY_S = 10.0
+BYTES_PER_S = 1 << 30
+"""How fast a task is taken to write at most: far below its limit, its folders are looked at less often."""
 SHARE = 20
 """A look takes at most this fraction of the time: folders with many files are looked at less often."""
 
@@ -34,7 +37,8 @@ class ScratchWatch:
         """Look; return whether there is more than the limit. Deleted files count while a process has them open."""
         begun = time.monotonic()
         used = used_bytes(self._folders, processes, self._limit_bytes)
-        self._due = time.monotonic() + max(EVERY_S, SHARE * (time.monotonic() - begun))
+        far_s = min((self._limit_bytes - used) / BYTES_PER_S, MOST_EVERY_S)
+        self._due = time.monotonic() + max(EVERY_S, far_s, SHARE * (time.monotonic() - begun))
         return used > self._limit_bytes
 
 

@@ -276,8 +276,13 @@ class Supervisor:
         self._processes.end()
 
     def _obey(self) -> None:
-        """Carry out a stop order, once: the task's signal now, the end of its session after the grace."""
+        """Carry out a stop order, once: the task's signal now, the end of its session after the grace.
+
+        A later order can only shorten the grace.
+        """
         if self._order is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._kill_at = min(self._kill_at, time.monotonic() + float(read("stop.json")["grace_s"]))
             return
         try:
             self._order = read("stop.json")
