@@ -61,7 +61,8 @@ class SimOptions:
     placement: Annotated[
         str | None,
         _option(
-            "any, consolidate[:relax_after=S], spread, best-fit, even, attempts[:every=S], skew, liquid[:h=H]; "
+            "any, consolidate[:relax_after=S], spread, best-fit, even, attempts[:every=S], skew, liquid[:h=H], "
+            "links:FILE; "
             "FILE.py:FUNCTION; default: the policy's."
         ),
     ] = None
