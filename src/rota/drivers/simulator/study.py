@@ -31,6 +31,8 @@ from rota.mechanisms.rounds.multi_type import may_spread, spread_out
 from rota.mechanisms.rounds.round_placement import RoundPlacement
 from rota.mechanisms.rounds.rule import round_job
 from rota.mechanisms.rounds.scheduler import RoundScheduler
+from rota.network.load import NetworkLoad
+from rota.network.model import NetworkModel
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.partial_profiles import SpeedEstimate
 from rota.perf.profiles.speed_table import Profiles
@@ -67,6 +69,8 @@ class Setting:
     fault_list: tuple[tuple[float, NodeId, bool], ...] = ()
     changes: tuple[tuple[float, Cluster], ...] = ()
     """What the cluster becomes while jobs run, and when."""
+    network: NetworkModel | None = None
+    """The links between the nodes; None: they do not matter."""
 
     def __post_init__(self) -> None:
         for _, cluster in self.changes:
@@ -81,6 +85,7 @@ def setting_of(
     estimate: SpeedEstimate | None = None,
     fault_list: tuple[tuple[float, NodeId, bool], ...] = (),
     changes: tuple[tuple[float, Cluster], ...] = (),
+    network: NetworkModel | None = None,
 ) -> Setting:
     """A scenario with what was read from the files that it names."""
     return Setting(
@@ -95,6 +100,7 @@ def setting_of(
         fault_rates=scenario.fault_rates,
         fault_list=fault_list,
         changes=changes,
+        network=network,
     )
 
 
@@ -185,7 +191,16 @@ def simulate_with(
     engine = Engine(State(setting.cluster), policy, alloc, journal=journal)
     meters = setting.speed.knows_pairs or any(said_by(each.job) is not None for each in workload.submissions)
     known = believed(setting)
-    world = World(setting.cluster, setting.speed, setting.costs, known, overlaps=engine.overlaps, meters=meters)
+    network = None if setting.network is None else NetworkLoad(setting.network, setting.cluster.nodes)
+    world = World(
+        setting.cluster,
+        setting.speed,
+        setting.costs,
+        known,
+        overlaps=engine.overlaps,
+        meters=meters,
+        network=network,
+    )
     cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
     history = history_of(engine.state)
     return _metered(history, world) if meters else history, cost
