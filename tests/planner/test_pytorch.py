@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rota.core.errors import RotaError
+from rota.planner.pytorch.costs import measured_ms
 from rota.planner.pytorch.graph import ModelProfiling, model_graph
 from rota.planner.pytorch.load import load_model
 
@@ -47,6 +49,26 @@ def test_training_doubles_the_operators_on_the_same_devices(script: Path) -> Non
 
     forward = [each for each in graph.operators if not each.is_backward]
     assert [each.colocation for each in graph.operators if each.is_backward] == [each.colocation for each in forward]
+
+
+@pytest.mark.slow
+def test_measuring_elsewhere_leaves_the_program_where_it_is() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Masked(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]  # torch is not typed here
+        """Makes a tensor on a named device in its forward pass."""
+
+        def forward(self, value: Any) -> Any:
+            return value + torch.ones(8, device=value.device)
+
+    inputs = (torch.zeros(2, 8),)
+    program = torch.export.export(torch.nn.Sequential(torch.nn.Linear(8, 8), Masked()).eval(), inputs)
+
+    elsewhere = measured_ms(program, inputs, 1, "meta")
+    here = measured_ms(program, inputs, 1, "cpu")
+
+    assert elsewhere.keys() == here.keys()
+    assert {str(value.device) for value in program.state_dict.values()} == {"cpu"}
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ should be running and finds their tasks again; a start that was cut short contin
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -36,8 +35,7 @@ from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
 from rota.drivers.local.sliced_work import SLOT_WAIT_S, SlicedWork, StartSlots, Steps
 from rota.drivers.local.task import TaskHandle, TaskPhase
-from rota.drivers.local.time_slicer import TimeSlicer
-from rota.store import clock
+from rota.drivers.local.time_slicer import TaskPauses, TimeSlicer
 from rota.store.run_folder import Json, mark_of
 
 log = logging.getLogger("rota.drivers.local")
@@ -77,7 +75,8 @@ class AttemptController:
         self._mark = mark_of(settings.home)
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
-        self._slicer = TimeSlicer(self, self._loop.call_later)
+        self.pauses = TaskPauses(self._attempts)
+        self._slicer = TimeSlicer(self.pauses, self._loop.call_later)
         self._prefork = PreforkPool(self._loop.call_later, confined=settings.confinement.mounts)
         self._sliced, self._slots = SlicedWork(self._loop.call_later), StartSlots()
         self._notices = NoticePipe(settings.pipe, self._loop, self._read_notices)
@@ -145,20 +144,6 @@ class AttemptController:
     def attempt(self, job_id: JobId) -> Attempt | None:
         """Return the attempt of a job, if one is under way."""
         return self._attempts.get(job_id)
-
-    def ran_s(self, job_id: JobId) -> float:
-        """Return how long a job's tasks have run, without the time in which they were paused."""
-        attempt = self._attempts.get(job_id)
-        return 0.0 if attempt is None else max(task.ran_s(clock.now_s()) for task in attempt.tasks)
-
-    def let_run(self, job_id: JobId, until_s: float | None) -> None:
-        """Let a job's tasks run (None), or pause them until then; a job that is suspended or ending is left alone."""
-        attempt = self._attempts.get(job_id)
-        if attempt is None or attempt.rests or attempt.ending:
-            return
-        for task in attempt.tasks:
-            with contextlib.suppress(OSError):  # the disk is full: tried again in the next time slice
-                task.order_rest(until_s is not None, until_s)
 
     def _turn(self, job_id: JobId, *, rests: bool, swap: Json | None) -> None:
         attempt = self._attempts.get(job_id)

@@ -193,6 +193,11 @@ class TaskHandle:
         return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None and not is_leaving
 
     @property
+    def loads(self) -> bool:
+        """Whether the task has not opened its GPUs yet; False on devices of which that can't be known."""
+        return self.phase is TaskPhase.RUNNING and bool(self.state.get("loads"))
+
+    @property
     def saves(self) -> bool:
         """Whether the task reported that it only saves and no longer needs its devices."""
         return self.phase is TaskPhase.RUNNING and self.state.get("saves_since_s") is not None
