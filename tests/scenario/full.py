@@ -46,6 +46,7 @@ FULL = Scenario(
         restart_s=30.0,
         checkpoint_interval_s=math.inf,
         checkpoint_s=5.0,
+        checkpoint_write_s=6.0,
         resume_s=1.0,
         move_s=0.0,
         resize_s=4.0,
@@ -55,5 +56,6 @@ FULL = Scenario(
     network="net.yaml:between=crux",
     faults="faults.csv",
     fault_rates=FaultRates(mean_time_to_failure_s=1000.0, mean_time_to_repair_s=10.0),
+    failures="rsc-1:spares=1",
     seed=7,
 )

@@ -149,11 +149,13 @@ class ScenarioFile(FileModel):
     resize_cost: Cost | None = None
     checkpoint_interval: Cost = 0.0
     checkpoint_time: Cost = 0.0
+    checkpoint_write: Cost = 0.0
     load_time: Cost = 0.0
     save_time: Cost = 0.0
     faults: Text | None = None
     mttf: Seconds | None = None
     mttr: Seconds = 3600.0
+    failures: Text | None = None
     seed: Annotated[int, Field(strict=True)] = 0
 
 
@@ -234,12 +236,14 @@ def scenario_from(options: Mapping[str, object], source: Path) -> Scenario:
             resume_s=file.resume_cost,
             move_s=file.move_cost,
             resize_s=file.resize_cost,
+            checkpoint_write_s=file.checkpoint_write,
             load_s=file.load_time,
             save_s=file.save_time,
         ),
         network=file.network,
         faults=file.faults,
         fault_rates=rates,
+        failures=file.failures,
         seed=file.seed,
     )
 

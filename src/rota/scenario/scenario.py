@@ -75,6 +75,8 @@ class Scenario:
     faults: str | None = None
     """The file of node failures and repairs."""
     fault_rates: FaultRates | None = None
+    failures: str | None = None
+    """How machines fail: a preset with parameters, as `rsc-1:spares=4`."""
     seed: int = 0
 
     def __post_init__(self) -> None:
