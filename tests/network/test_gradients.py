@@ -7,19 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core.errors import RotaError
-from rota.network.gradients import GradientLayer, GradientLink, GradientSchedule, blocks_of, scheduled
+from rota.network.gradients import GradientLink, GradientSchedule, LayerGradient, blocks_of, scheduled
 from rota.network.layer_profiles import ARCHITECTURES, profile_of
 
 LAYERS = st.lists(st.tuples(st.floats(0, 5e7), st.floats(1e-4, 0.1), st.floats(1e-4, 0.1)), min_size=1, max_size=12)
 
 
-def layers_of(raw: list[tuple[float, float, float]]) -> list[GradientLayer]:
+def layers_of(raw: list[tuple[float, float, float]]) -> list[LayerGradient]:
     ready, now_s = [], 0.0
     for _, _, backward_s in reversed(raw):
         now_s += backward_s
         ready.append(now_s)
     times = zip(raw, reversed(ready), strict=True)
-    return [GradientLayer(size=size, forward_s=forward_s, ready_s=at_s) for (size, forward_s, _), at_s in times]
+    return [LayerGradient(size=size, forward_s=forward_s, ready_s=at_s) for (size, forward_s, _), at_s in times]
 
 
 @pytest.mark.parametrize("kind", GradientSchedule)

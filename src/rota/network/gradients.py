@@ -21,7 +21,7 @@ IN_FLIGHT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GradientLayer:
+class LayerGradient:
     """One layer: bytes of its gradient, seconds forward, and when its gradient is ready after backward begins."""
 
     size: float
@@ -81,7 +81,7 @@ def blocks_of(ready_s: Sequence[float]) -> list[list[int]]:
     return blocks
 
 
-def fifo(layers: Sequence[GradientLayer], link: GradientLink) -> ScheduledIteration:
+def fifo(layers: Sequence[LayerGradient], link: GradientLink) -> ScheduledIteration:
     """Send whole gradients in the order in which they become ready."""
 
     def pick(now_s: float, left: list[float]) -> tuple[list[Piece], float]:
@@ -91,7 +91,7 @@ def fifo(layers: Sequence[GradientLayer], link: GradientLink) -> ScheduledIterat
     return _sent(layers, link, pick)
 
 
-def p3(layers: Sequence[GradientLayer], link: GradientLink, slice_bytes: float = 4e6) -> ScheduledIteration:
+def p3(layers: Sequence[LayerGradient], link: GradientLink, slice_bytes: float = 4e6) -> ScheduledIteration:
     """Send one slice at a time of the first layer that is ready (Jayarajan et al., MLSys 2019)."""
 
     def pick(now_s: float, left: list[float]) -> tuple[list[Piece], float]:
@@ -102,7 +102,7 @@ def p3(layers: Sequence[GradientLayer], link: GradientLink, slice_bytes: float =
 
 
 def bytescheduler(
-    layers: Sequence[GradientLayer], link: GradientLink, partition_bytes: float, credit_bytes: float
+    layers: Sequence[LayerGradient], link: GradientLink, partition_bytes: float, credit_bytes: float
 ) -> ScheduledIteration:
     """Keep a window of partitions in flight, by priority: their overheads overlap (Peng et al., SOSP 2019)."""
 
@@ -113,14 +113,14 @@ def bytescheduler(
     return _sent(layers, link, pick, per_message=partition_bytes, window=max(credit_bytes, partition_bytes))
 
 
-def tuned_bytescheduler(layers: Sequence[GradientLayer], link: GradientLink) -> ScheduledIteration:
+def tuned_bytescheduler(layers: Sequence[LayerGradient], link: GradientLink) -> ScheduledIteration:
     """Return the best of a grid of partitions and credits, as its search would find."""
     sizes = [2.0**k * 1e6 for k in range(7)]
     runs = [bytescheduler(layers, link, part, part * times) for part in sizes for times in (1, 2, 4, 8)]
     return min(runs, key=lambda run: run.iteration_s)
 
 
-def prophet(layers: Sequence[GradientLayer], link: GradientLink, credit_bytes: float = 8e6) -> ScheduledIteration:
+def prophet(layers: Sequence[LayerGradient], link: GradientLink, credit_bytes: float = 8e6) -> ScheduledIteration:
     """Send in each interval between blocks what fits into it, then by priority (Zhang et al., ICPP 2021).
 
     A block of gradients is one message whose bytes are the rate times the time until the next block is ready, so that
@@ -141,7 +141,7 @@ def prophet(layers: Sequence[GradientLayer], link: GradientLink, credit_bytes: f
     return _sent(layers, link, pick)
 
 
-def scheduled(kind: GradientSchedule, layers: Sequence[GradientLayer], link: GradientLink) -> ScheduledIteration:
+def scheduled(kind: GradientSchedule, layers: Sequence[LayerGradient], link: GradientLink) -> ScheduledIteration:
     """Return an iteration under a schedule with its usual settings."""
     match kind:
         case GradientSchedule.FIFO:
@@ -165,7 +165,7 @@ def _first(left: list[float], budget: float) -> list[Piece]:
 
 
 def _sent(
-    layers: Sequence[GradientLayer],
+    layers: Sequence[LayerGradient],
     link: GradientLink,
     pick: Pick,
     per_message: float = math.inf,
@@ -202,6 +202,6 @@ def _sent(
                 left[layer] = 0.0
                 arrival[layer] = now_s
     done_s = max(layer.ready_s for layer in layers)
-    for each, arrived_s in zip(layers, arrival, strict=True):
-        done_s = max(done_s, arrived_s) + each.forward_s
+    for profile, arrived_s in zip(layers, arrival, strict=True):
+        done_s = max(done_s, arrived_s) + profile.forward_s
     return ScheduledIteration(iteration_s=done_s, arrival_s=tuple(arrival), messages=messages)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.network.gradients import GradientLayer
+from rota.network.gradients import LayerGradient
 
 BYTES = 4
 FORWARD = 1 / 3
@@ -72,7 +72,7 @@ ARCHITECTURES = {
 """Layers by model, and the seconds of computing of one iteration."""
 
 
-def profile_of(model: str, bucket_bytes: float = 4e6, batch: float = 1.0) -> list[GradientLayer]:
+def profile_of(model: str, bucket_bytes: float = 4e6, batch: float = 1.0) -> list[LayerGradient]:
     """Return the profile of a model whose gradients become ready in buckets of so many bytes."""
     if model not in ARCHITECTURES:
         raise RotaError(f"unknown model {model!r}; {did_you_mean(model, ARCHITECTURES)}")
@@ -91,6 +91,6 @@ def profile_of(model: str, bucket_bytes: float = 4e6, batch: float = 1.0) -> lis
                 ready[each] = now_s
             bucket, size = [], 0.0
     return [
-        GradientLayer(size=parameters * BYTES, forward_s=FORWARD * compute_s * work / operations, ready_s=ready[layer])
+        LayerGradient(size=parameters * BYTES, forward_s=FORWARD * compute_s * work / operations, ready_s=ready[layer])
         for layer, (parameters, work) in enumerate(layers)
     ]
