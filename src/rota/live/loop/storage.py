@@ -49,6 +49,18 @@ async def through_outages(begin: Callable[[], Coroutine[None, None, None]]) -> N
             return
 
 
+def begin_upkeep(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    """Begin upkeep; if a fault ends it, the log says so."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_report_fault)
+    return task
+
+
+def _report_fault(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        log.error("upkeep ended by a fault", exc_info=fault)
+
+
 class Storage:
     """The way to the database; `trouble` says why it is blocked."""
 
