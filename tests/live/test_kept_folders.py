@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from rota.live.loop.kept_folders import KeptFolders
 from rota.store.records import Records
+from rota.store.run_folder import remove_folder
 
 MIB = 1 << 20
 
@@ -62,3 +64,24 @@ def test_links_are_not_followed_and_no_limit_deletes_nothing(tmp_path: Path) -> 
 def test_folder_without_runs_is_no_error(tmp_path: Path) -> None:
     records: Records = Ended({})  # type: ignore[assignment]
     assert KeptFolders(tmp_path, 1, records, lambda name: False).trim() == []
+
+
+@pytest.mark.attack("nests folders so deeply that they can't be deleted", stopped_by="deletion without recursion")
+def test_deep_folders_are_deleted(tmp_path: Path) -> None:
+    top = tmp_path / "runs" / "1"
+    top.mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (top / "link").symlink_to(outside)
+    made = os.open(top, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=made)
+        below = os.open("d", os.O_RDONLY, dir_fd=made)
+        os.close(made)
+        made = below
+    os.close(made)
+
+    remove_folder(top)
+
+    assert not top.exists()
+    assert outside.exists()

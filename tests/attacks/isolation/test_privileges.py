@@ -242,10 +242,22 @@ def test_only_assigned_devices_open(shared: Shared, gpus: int, env: dict[str, st
             "i=0; while [ $i -lt 40 ]; do head -c 1M /dev/zero > $ROTA_RUN_DIR/f$i; i=$((i+1)); done; sleep 30",
             "many files",
         ),
+        attack(
+            "uses up the inodes of the disk with empty files",
+            "scratch limit: each file counts at least 16 KiB",
+            "mkdir -p e; cd e; seq 1 3000 | xargs touch; sleep 30",
+            "empty files",
+        ),
+        attack(
+            "hides what it writes in folders deeper than any path",
+            "scratch limit: such folders count as too much",
+            "for i in $(seq 120); do mkdir $NAME; cd $NAME; done; head -c 64M /dev/zero > big; sleep 30",
+            "deep folders",
+        ),
     ],
 )
 def test_scratch_space_is_limited(shared: Shared, command: str) -> None:
-    job_id = shared.attacker.submit(command)
+    job_id = shared.attacker.submit(command, env={"NAME": "d" * 100})
 
     ended = shared.manager.wait(job_id)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 from rota.store.records import Records
-from rota.store.run_folder import folder_bytes
+from rota.store.run_folder import folder_bytes, remove_folder
 
 MEASURED_S = 3600.0
 """How long a size counts: a user may write to the folder of an ended job."""
@@ -36,7 +35,7 @@ class KeptFolders:
         for job_id in self._in_turn(sizes) if excess > 0 else ():
             if excess <= 0:
                 break
-            shutil.rmtree(self._runs / job_id, ignore_errors=True)
+            remove_folder(self._runs / job_id)
             self._sizes.pop(job_id, None)
             excess -= sizes[job_id]
             gone.append(job_id)

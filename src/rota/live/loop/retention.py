@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from rota.live.loop.kept_folders import KeptFolders
 from rota.store import clock
 from rota.store.records import Records
+from rota.store.run_folder import remove_folder
 
 log = logging.getLogger("rota.live")
 EVERY_S = 600.0
@@ -44,5 +44,5 @@ def tidy(records: Records, home: Path, keep_s: float, now_s: float) -> list[str]
     """Delete what ended more than `keep_s` ago; return the jobs deleted."""
     gone = records.drop_before(now_s - keep_s, answers_before_s=now_s - min(ANSWERS_S, keep_s))
     for job_id in gone:
-        shutil.rmtree(home / "runs" / job_id, ignore_errors=True)
+        remove_folder(home / "runs" / job_id)
     return gone
