@@ -17,7 +17,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -83,7 +83,7 @@ class ProphetHook:
         self._thread: threading.Thread | None = None
         self._group = dist.new_group()
         """A process group of its own: what DDP itself sends keeps its order."""
-        model.register_comm_hook(None, self._hook)
+        model.register_comm_hook(None, lambda state, bucket: self._hook(bucket))
         model.register_forward_pre_hook(self._before_forward)
 
     @property
@@ -116,7 +116,7 @@ class ProphetHook:
     def _before_forward(self, module: Any, inputs: Any) -> None:
         self._began_s = 0.0
 
-    def _hook(self, state: Any, bucket: Any) -> Any:
+    def _hook(self, bucket: Any) -> Any:
         now_s = time.perf_counter()
         index, buffer = bucket.index(), bucket.buffer()
         self._began_s = self._began_s or now_s
@@ -230,7 +230,7 @@ class PartialAllReduce:
         self.averaged = 0
         """Steps after which parameters were averaged."""
         if hasattr(model, "register_comm_hook"):
-            model.register_comm_hook(None, _local_gradients)
+            model.register_comm_hook(None, lambda state, bucket: _local_gradients(bucket))
 
     def step(self) -> bool:
         """Average parameters with the next workers that ask; return whether a group was formed."""
@@ -249,21 +249,29 @@ class PartialAllReduce:
         return True
 
     def _members(self, number: int) -> list[int] | None:
-        """Return the ranks of a group when it is full; None when training ends first."""
+        """Return the ranks of a group when it is full; None when training ends first.
+
+        One word in the store decides, so that no member goes on while another waits for it.
+        """
+        state = f"rota/partial/{number}/state"
         keys = [f"rota/partial/{number}/{place}" for place in range(self._size)]
         until_s = time.monotonic() + self._wait_s
-        while not self._store.check(keys):
-            if self._store.check(["rota/partial/closed"]) or time.monotonic() > until_s:
-                return None
-            time.sleep(0.001)
-        return [int(self._store.get(key)) for key in keys]
+        word = b""
+        while not word:
+            if self._store.check(keys):
+                word = self._store.compare_set(state, "", "go")
+            elif self._store.check(["rota/partial/closed"]) or time.monotonic() > until_s:
+                word = self._store.compare_set(state, "", "void")
+            else:
+                time.sleep(0.001)
+        return [int(self._store.get(key)) for key in keys] if word == b"go" else None
 
     def close(self) -> None:
         """Let workers that wait for a group go on."""
         self._store.set("rota/partial/closed", "1")
 
 
-def _local_gradients(state: Any, bucket: Any) -> Any:
+def _local_gradients(bucket: Any) -> Any:
     """Keep gradients as they are: parameters are averaged instead."""
     done: Any = torch.futures.Future()
     done.set_result(bucket.buffer())
@@ -298,8 +306,3 @@ class IterationShift:
         self._is_first = False
         time.sleep(early_s)
         return early_s
-
-
-def tensors_of(parameters: Iterable[Any]) -> int:
-    """Return the bytes of some parameters, for sizing buckets."""
-    return sum(p.numel() * p.element_size() for p in parameters)
