@@ -29,6 +29,10 @@ from rota.drivers.local.task_runner.nvml import find_nvml
 
 Json = dict[str, Any]
 PASSED = ("PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "PATH")
+WARM_S = 4.0
+"""A training becomes faster in its first seconds; they don't count where speeds are compared closely."""
+WIDE = "wide"
+"""A model whose kernels are long: its speed is that of the GPU, however fast the CPU is at the moment."""
 MODELS = ("mlp", "convolutions", "transformer", "lstm", "embeddings")
 PAIRS = (
     ("mlp", "convolutions"),
@@ -38,11 +42,12 @@ PAIRS = (
     ("lstm", "embeddings"),
 )
 WORK = """
-import sys, time
+import os, sys, time
 import torch
 from torch import nn
 
-kind, seconds, path, reports = sys.argv[1], float(sys.argv[2]), sys.argv[3], sys.argv[4:] == ["sdk"]
+kind, seconds, path = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+reports, peer = sys.argv[4:] == ["sdk"], sys.argv[4] if sys.argv[4:] not in ([], ["sdk"]) else None
 torch.manual_seed(1)
 
 
@@ -56,23 +61,24 @@ class Last(nn.Module):
 
 
 def made():
-    if kind == "mlp":
+    if kind in ("mlp", "wide"):
         sizes = [nn.Linear(2048, 2048) if n % 2 == 0 else nn.ReLU() for n in range(9)]
-        return nn.Sequential(*sizes), lambda: torch.randn(512, 2048, device="cuda")
+        batch = torch.randn(8192 if kind == "wide" else 2048, 2048, device="cuda")
+        return nn.Sequential(*sizes), lambda: batch
     if kind == "convolutions":
         layers = []
         for into, out in ((3, 64), (64, 128), (128, 256), (256, 256)):
             layers += [nn.Conv2d(into, out, 3, 2, 1), nn.BatchNorm2d(out), nn.ReLU()]
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), lambda: torch.randn(
-            128, 3, 96, 96, device="cuda"
+            512, 3, 96, 96, device="cuda"
         )
     if kind == "transformer":
         layers = [nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True) for _ in range(4)]
-        return nn.Sequential(*layers), lambda: torch.randn(16, 128, 512, device="cuda")
+        return nn.Sequential(*layers), lambda: torch.randn(64, 128, 512, device="cuda")
     if kind == "lstm":
-        return Last(nn.LSTM(512, 512, 2, batch_first=True)), lambda: torch.randn(64, 64, 512, device="cuda")
+        return Last(nn.LSTM(512, 512, 2, batch_first=True)), lambda: torch.randn(256, 64, 512, device="cuda")
     return nn.Sequential(nn.EmbeddingBag(200_000, 128), nn.Linear(128, 64)), lambda: torch.randint(
-        0, 200_000, (4096, 64), device="cuda"
+        0, 200_000, (16384, 64), device="cuda"
     )
 
 
@@ -99,6 +105,8 @@ if reports:
 done, begun, noted = 0, time.monotonic(), 0.0
 with open(path, "w") as out:
     while time.monotonic() - begun < seconds:
+        if peer is not None and not os.path.exists(peer):
+            begun = time.monotonic()
         for _ in range(5):
             step()
             if run is not None:
@@ -110,7 +118,7 @@ with open(path, "w") as out:
             noted = now
             print(now, done, file=out, flush=True)
 """
-"""Trains a small model for a time, and notes how many steps it has done by when."""
+"""Trains a small model for a time, from when its peer trains as well, and notes how many steps it has done by when."""
 FILL = """
 import sys, time
 import torch
@@ -145,12 +153,12 @@ def rate_of(points: Sequence[tuple[float, int]], from_s: float = -1e18, until_s:
     return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
 
-def together(one: Path, other: Path) -> tuple[float, float]:
+def together(one: Path, other: Path, *, warm_s: float = 0.5) -> tuple[float, float]:
     """The rates of two scripts in the time in which both ran, without its ends."""
     first, second = points_of(one), points_of(other)
     if not first or not second:
         return 0.0, 0.0
-    from_s, until_s = max(first[0][0], second[0][0]) + 0.5, min(first[-1][0], second[-1][0]) - 0.2
+    from_s, until_s = max(first[0][0], second[0][0]) + warm_s, min(first[-1][0], second[-1][0]) - 0.2
     return rate_of(first, from_s, until_s), rate_of(second, from_s, until_s)
 
 
@@ -210,16 +218,18 @@ def limit(folder: Path, *, mps: bool = False) -> None:
 def shares(lab: Lab, how: str) -> None:
     """Let two equal trainings have fractions of the GPU, and compare their speeds with that of one alone."""
     path = lab.folder / "alone"
-    lab.manager.wait(lab.submit("work.py", "transformer", 4, path), within_s=60.0)
-    alone = rate_of(points_of(path))
-    for part in (0.1, 0.5):
-        jobs, paths = [], []
-        for number, share in enumerate((part, 1 - part)):
-            paths.append(lab.folder / f"{how}-{part}-{number}")
-            jobs.append(lab.submit("work.py", "transformer", 10, paths[-1], gpus=round(share, 3)))
+    lab.manager.wait(lab.submit("work.py", WIDE, 12, path), within_s=60.0)
+    points = points_of(path)
+    alone = rate_of(points, points[0][0] + WARM_S)
+    for part in (0.1, 0.3, 0.5):
+        paths = [lab.folder / f"{how}-{part}-{number}" for number in range(2)]
+        jobs = [
+            lab.submit("work.py", WIDE, 22, path, peer, gpus=round(share, 3))
+            for share, path, peer in zip((part, 1 - part), paths, reversed(paths), strict=True)
+        ]
         for job in jobs:
             lab.manager.wait(job, within_s=90.0)
-        small, large = (rate / alone for rate in together(*paths))
+        small, large = (rate / alone for rate in together(*paths, warm_s=WARM_S))
         error = max(abs(small - part), abs(large - (1 - part)))
         wanted = "within 0.02" if how == "turns" else "as measured: threads are not time"
         holds = error <= 0.02 if how == "turns" else small + large > 0.8
@@ -243,25 +253,34 @@ def turns(folder: Path) -> None:
 def bound(folder: Path) -> None:
     """Pack an opportunistic job beside a guaranteed one, without and with the loop that keeps the latter's speed."""
     for value in (0.0, 0.95):
-        lab = Lab(folder / f"bound{value:g}", f"gpu: {{mps: all, bound: {value}}}\n", "antman:unknown=0.5")
-        try:
-            seconds = 40 if value else 18
-            first = lab.submit("work.py", "transformer", seconds, lab.folder / "guaranteed", "sdk")
-            eventually(lambda: len(points_of(lab.folder / "guaranteed")) > 60, within_s=90)  # noqa: B023
-            points = points_of(lab.folder / "guaranteed")
-            alone = rate_of(points, points[-1][0] - 4)
-            other = lab.submit("work.py", "transformer", 60, lab.folder / "other", class_="opportunistic")
-            lab.manager.wait(first, within_s=120.0)
-            lab.manager.client.act(other, "cancel")
-            with_both = points_of(lab.folder / "guaranteed")
-            from_s = with_both[-1][0] - (15 if value else 6)
-            kept = rate_of(with_both, from_s) / alone
-            got = rate_of(points_of(lab.folder / "other"), from_s, with_both[-1][0]) / alone
-            name = f"guaranteed job with bound {value:g}" if value else "guaranteed job beside MPS without control"
-            wanted = "at least 0.95, the rest is the other's" if value else "(for comparison)"
-            said(name, f"{kept:.3f} of its speed alone, the other {got:.3f}", wanted, holds=kept >= value)
-        finally:
-            lab.end()
+        kept, got = _packed(folder / f"bound{value:g}", value)
+        name = f"bound {value:g}" if value else "MPS without control"
+        wanted = "at least 0.95, the rest is the other's" if value else "(for comparison)"
+        seen = f"{kept:.3f} of its speed alone, the other {got:.3f}"
+        said(f"guaranteed training beside the same, {name}", seen, wanted, holds=kept >= value)
+
+
+def _packed(folder: Path, value: float) -> tuple[float, float]:
+    """Return the speeds of a guaranteed job and of an opportunistic one beside it, in parts of the former's alone."""
+    lab = Lab(folder, f"gpu: {{mps: all, bound: {value}}}\n", "antman:unknown=0.5")
+    firm, other = lab.folder / "guaranteed", lab.folder / "other"
+    try:
+        first = lab.submit("work.py", WIDE, 80 if value else 35, firm, "sdk")
+        eventually(lambda: len(points_of(firm)) > 100, within_s=90)
+        points = points_of(firm)
+        guest = lab.submit("work.py", WIDE, 130, other, class_="opportunistic")
+        lab.manager.wait(first, within_s=150.0)
+        lab.manager.client.act(guest, "cancel")
+        both = points_of(firm)
+        from_s = both[-1][0] - (30 if value else 10)
+        alone = rate_of(points, points[-1][0] - 8)
+        return rate_of(both, from_s) / alone, rate_of(points_of(other), from_s, both[-1][0]) / alone
+    finally:
+        lab.end()
+        if out := os.environ.get("OUT"):
+            for path in (firm, other):
+                if path.exists():
+                    Path(out, f"{lab.folder.name}-{path.name}").write_text(path.read_text())
 
 
 def pairs(folder: Path) -> None:
@@ -279,13 +298,14 @@ def pairs(folder: Path) -> None:
     try:
         alone: dict[str, float] = {}
         for kind in MODELS:
-            assert run(kind, 2.5, folder / kind).wait() == 0
-            alone[kind] = rate_of(points_of(folder / kind))
+            assert run(kind, 6.0, folder / kind).wait() == 0
+            points = points_of(folder / kind)
+            alone[kind] = rate_of(points, points[0][0] + 2)
         for number, kinds in enumerate(PAIRS):
             paths = [folder / f"pair{number}-{place}" for place in range(2)]
-            for child in [run(kind, 6.0, path) for kind, path in zip(kinds, paths, strict=True)]:
+            for child in [run(kind, 8.0, path) for kind, path in zip(kinds, paths, strict=True)]:
                 assert child.wait() == 0
-            parts = [rate / alone[kind] for rate, kind in zip(together(*paths), kinds, strict=True)]
+            parts = [rate / alone[kind] for rate, kind in zip(together(*paths, warm_s=2.0), kinds, strict=True)]
             said(
                 f"packed: {kinds[0]} and {kinds[1]}",
                 f"{parts[0]:.2f} and {parts[1]:.2f} of their speeds alone, {sum(parts):.2f} together",

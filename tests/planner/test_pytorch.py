@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rota.core.errors import RotaError
+from rota.planner.pytorch.costs import measured_ms
 from rota.planner.pytorch.graph import ModelProfiling, model_graph
 from rota.planner.pytorch.load import load_model
 
@@ -50,6 +52,39 @@ def test_training_doubles_the_operators_on_the_same_devices(script: Path) -> Non
 
 
 @pytest.mark.slow
+def test_measuring_elsewhere_leaves_the_program_where_it_is() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Masked(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]  # torch is not typed here
+        """Makes a tensor on a named device in its forward pass."""
+
+        def forward(self, value: Any) -> Any:
+            return value + torch.ones(8, device=value.device)
+
+    inputs = (torch.zeros(2, 8),)
+    program = torch.export.export(torch.nn.Sequential(torch.nn.Linear(8, 8), Masked()).eval(), inputs)
+
+    elsewhere = measured_ms(program, inputs, 1, "meta")
+    here = measured_ms(program, inputs, 1, "cpu")
+
+    assert elsewhere.keys() == here.keys()
+    assert {str(value.device) for value in program.state_dict.values()} == {"cpu"}
+
+
+@pytest.mark.slow
+def test_view_of_values_that_lie_otherwise_in_memory_is_a_copy() -> None:
+    """As on a GPU, where attention leaves its result in another order than on the CPU on which the model was traced."""
+    torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Flat(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
+        def forward(self, values: Any) -> Any:
+            return values.view(-1) + 1
+
+    program = torch.export.export(Flat(), (torch.zeros(4, 3),))
+
+    assert "view" in measured_ms(program, (torch.zeros(3, 4).t(),), 1, "cpu")
+
+
 def test_what_is_no_model_is_told(script: Path) -> None:
     with pytest.raises(RotaError, match="gives no inputs"):
         load_model(f"{script}:bare")

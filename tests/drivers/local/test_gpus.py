@@ -13,7 +13,7 @@ import pytest
 from drivers.local.pynvml_stand_in import Library, Look
 from rota.core.model.job import JobId
 from rota.drivers.local.profile import profile
-from rota.drivers.local.task_runner import nvml
+from rota.drivers.local.task_runner import gpus, nvml
 from rota.drivers.local.task_runner.gpus import GpuUse, GpuWatch, watch_gpus
 from rota.drivers.local.task_runner.nvml import Nvml, find_nvml
 from rota.store.run_folder import gpu_labels, usage
@@ -131,3 +131,25 @@ def test_profile_measures_gpus(driver: pytest.MonkeyPatch) -> None:
     assert code == 0
     assert (row["gpus"], row["gpu_memory_mb"], row["gpu_util_mean"]) == (1.0, 3072.0, 80.0)
     assert row["load_s"] + row["train_s"] + row["save_s"] == pytest.approx(row["duration_s"], abs=0.01)
+
+
+def test_a_task_has_loaded_a_sample_after_it_was_seen_with_a_gpu_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of the driver that are not a GPU, such as nvidiactl, don't count."""
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setattr(gpus, "DEVICE_FILES", str(tmp_path / "nvidia"))
+    watch = GpuWatch(Nvml(Library([(0, {}, 0.0)])), "token")
+    assert watch.loads
+
+    with open(tmp_path / "nvidiactl", "w"):
+        assert [watch.has_loaded([ME, 2**22]) for _ in range(3)] == [False] * 3
+    with open(tmp_path / "nvidia0"):
+        assert [watch.has_loaded([ME]) for _ in range(3)] == [False, True, False]
+    assert not watch.loads
+
+
+def test_on_a_machine_without_device_files_no_task_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "DEVICE_FILES", str(tmp_path / "nvidia"))
+
+    assert not GpuWatch(Nvml(Library([(0, {}, 0.0)])), "token").loads

@@ -164,11 +164,11 @@ def test_time_slices_leave_a_suspended_or_ending_job_alone(tmp_path: Path) -> No
         await until(lambda: bench.events(Started))
         rest = bench.folder() / "rest.json"
         bench.driver.suspend(JOB)
-        bench.driver.let_run(JOB, None)
+        bench.driver.pauses.let_run(JOB, None)
         assert json.loads(rest.read_text())["rests"] is True
         bench.driver.resume(JOB)
         bench.driver.stop(JOB, Cause.CANCELLED)
-        bench.driver.let_run(JOB, 1e12)
+        bench.driver.pauses.let_run(JOB, 1e12)
         assert json.loads(rest.read_text())["rests"] is False
         await until(lambda: bench.events(Stopped))
 
@@ -186,11 +186,11 @@ def test_two_tasks_on_a_device_have_their_parts_of_the_time(tmp_path: Path, one:
             bench.driver.start(order)
         await until(lambda: len(bench.events(Started)) == 2)
         pids = [bench.state(name=name)["pid"] for name in parts]
-        begun_s, ran_s = time.time(), [bench.driver.ran_s(JobId(name)) for name in parts]
+        begun_s, ran_s = time.time(), [bench.driver.pauses.ran_s(JobId(name)) for name in parts]
         ticks = [cpu_ticks(pid) for pid in pids]
         await until(lambda: time.time() >= begun_s + WATCH_S, within_s=60.0)
         over_s = time.time() - begun_s
-        had_s = [bench.driver.ran_s(JobId(name)) - before for name, before in zip(parts, ran_s, strict=True)]
+        had_s = [bench.driver.pauses.ran_s(JobId(name)) - before for name, before in zip(parts, ran_s, strict=True)]
         used = [cpu_ticks(pid) - before for pid, before in zip(pids, ticks, strict=True)]
         assert had_s[0] / sum(had_s) == pytest.approx(one / (one + other), abs=0.05)
         assert used[0] / sum(used) == pytest.approx(one / (one + other), abs=0.15)
@@ -207,7 +207,7 @@ def test_task_that_waits_for_its_turn_goes_on_by_itself_when_the_server_is_gone(
         bench.driver.start(bench.order(COUNT))
         await until(lambda: bench.events(Started))
         pid = bench.state()["pid"]
-        bench.driver.let_run(JOB, time.time() + 1.0)
+        bench.driver.pauses.let_run(JOB, time.time() + 1.0)
         await until(lambda: kernel_state(pid) == "T")
         bench.close()
         await until(lambda: kernel_state(pid) != "T")

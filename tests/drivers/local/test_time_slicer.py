@@ -23,6 +23,7 @@ class SlicerBench:
         self.orders: list[tuple[str, float | None]] = []
         self._ran_s: dict[JobId, float] = {}
         self._paused_until_s: dict[JobId, float] = {}
+        self.loading: set[str] = set()
         self._due: list[Callable[[], None]] = []
         self.slicer = TimeSlicer(self, self._later)
 
@@ -31,6 +32,9 @@ class SlicerBench:
 
     def ran_s(self, job_id: JobId) -> float:
         return self._ran_s.setdefault(job_id, 0.0)
+
+    def loads(self, job_id: JobId) -> bool:
+        return job_id in self.loading
 
     def let_run(self, job_id: JobId, until_s: float | None) -> None:
         self.orders.append((job_id, until_s))
@@ -142,3 +146,16 @@ def test_fractions_that_run_side_by_side_are_not_sliced(bench: SlicerBench) -> N
 
     assert bench.slices(3) == ["a+b"] * 3
     assert bench.orders == []
+
+
+def test_a_job_that_loads_runs_beside_the_others_and_takes_turns_from_when_it_has_loaded(bench: SlicerBench) -> None:
+    """b has run for six slices by then, which count for nothing."""
+    bench.loading = {"b"}
+    bench.add("a", 750)
+    bench.add("b", 250)
+    assert bench.slices(8).count("b") == 2  # a takes three quarters of the time, as if it were alone
+    assert all("b" in ran for ran in bench.slices(4))
+
+    bench.loading.clear()
+
+    assert bench.slices(8) == ["a", "b", "a", "a", "a", "b", "a", "a"]

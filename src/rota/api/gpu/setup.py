@@ -32,5 +32,5 @@ def gpu_upkeep(
     bound = settings.gpu_settings.bound
     if not bound:
         return [monitor.run()]
-    bounds = SpeedBounds(control, monitor, settings.home, bound, controller.let_run, monitor.busy_by_job)
+    bounds = SpeedBounds(control, monitor, settings.home, bound, controller.pauses, monitor.busy_by_job)
     return [monitor.run(), bounds.run()]

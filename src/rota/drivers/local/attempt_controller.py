@@ -7,7 +7,6 @@ should be running and finds their tasks again; a start that was cut short contin
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -36,8 +35,7 @@ from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
 from rota.drivers.local.sliced_work import SLOT_WAIT_S, SlicedWork, StartSlots, Steps
 from rota.drivers.local.task import TaskHandle, TaskPhase
-from rota.drivers.local.time_slicer import TimeSlicer
-from rota.store import clock
+from rota.drivers.local.time_slicer import TaskPauses, TimeSlicer
 from rota.store.run_folder import Json, mark_of
 
 log = logging.getLogger("rota.drivers.local")
@@ -77,7 +75,8 @@ class AttemptController:
         self._mark = mark_of(settings.home)
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
-        self._slicer = TimeSlicer(self, self._loop.call_later)
+        self.pauses = TaskPauses(self._attempts)
+        self._slicer = TimeSlicer(self.pauses, self._loop.call_later)
         self._prefork = PreforkPool(self._loop.call_later, confined=settings.confinement.mounts)
         self._sliced, self._slots = SlicedWork(self._loop.call_later), StartSlots()
         self._notices = NoticePipe(settings.pipe, self._loop, self._read_notices)
@@ -146,20 +145,6 @@ class AttemptController:
         """Return the attempt of a job, if one is under way."""
         return self._attempts.get(job_id)
 
-    def ran_s(self, job_id: JobId) -> float:
-        """Return how long a job's tasks have run, without the time in which they were paused."""
-        attempt = self._attempts.get(job_id)
-        return 0.0 if attempt is None else max(task.ran_s(clock.now_s()) for task in attempt.tasks)
-
-    def let_run(self, job_id: JobId, until_s: float | None) -> None:
-        """Let a job's tasks run (None), or pause them until then; a job that is suspended or ending is left alone."""
-        attempt = self._attempts.get(job_id)
-        if attempt is None or attempt.rests or attempt.ending:
-            return
-        for task in attempt.tasks:
-            with contextlib.suppress(OSError):  # the disk is full: tried again in the next time slice
-                task.order_rest(until_s is not None, until_s)
-
     def _turn(self, job_id: JobId, *, rests: bool, swap: Json | None) -> None:
         attempt = self._attempts.get(job_id)
         if attempt is None or attempt.ending:
@@ -188,14 +173,14 @@ class AttemptController:
             self._watch(attempt, task)
         return attempt
 
-    def stop(self, job_id: JobId, cause: Cause) -> None:
-        """End a job's tasks: its stop signal, its grace period, then a kill."""
+    def stop(self, job_id: JobId, cause: Cause, *, force: bool = False) -> None:
+        """End a job's tasks: its stop signal, its grace period (none with `force`), then a kill."""
         attempt = self._attempts.get(job_id)
         if attempt is None:
             return
         attempt.ordered, attempt.successor = cause, None
         most_s = CANCEL_GRACE_S if cause in (Cause.CANCELLED, Cause.TIME_LIMIT) else MOST_GRACE_S
-        self._end(attempt, min(attempt.launch.grace_s, most_s))
+        self._end(attempt, 0.0 if force else min(attempt.launch.grace_s, most_s))
 
     def settle(self) -> None:
         """Remove what is left of unknown tasks, after all jobs that should run were started or found."""

@@ -159,7 +159,8 @@ class TaskHandle:
         try:
             is_gone = self._was_claimed and not (self.folder / "claim").exists()
             self.folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
+            known = read_json(path)
+            if known is None or grace_s < float(known["grace_s"]):  # it is cancelled while it stops for others
                 write_json(path, {"signal": signal_name, "grace_s": grace_s, "cause": cause})
         except OSError:
             is_gone = True
@@ -191,6 +192,11 @@ class TaskHandle:
         """Whether the task is suspended: with its GPU memory on the host, if that was ordered, and not yet resumed."""
         is_leaving = self.state.get("swap") == "out"
         return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None and not is_leaving
+
+    @property
+    def loads(self) -> bool:
+        """Whether the task has not opened its GPUs yet; False on devices of which that can't be known."""
+        return self.phase is TaskPhase.RUNNING and bool(self.state.get("loads"))
 
     @property
     def saves(self) -> bool:

@@ -1,18 +1,21 @@
 """Time slicing of devices: of jobs with fractions of the same devices, one runs at a time, each for its fraction.
 
 The job that is furthest behind its fraction goes next, by the time in which its tasks were not stopped. A stop expires
-by itself, so that tasks continue if the manager dies; a longer stop is renewed.
+by itself, so that tasks continue if the manager dies; a longer stop is renewed. A job that loads, which has not opened
+its GPUs yet, needs no turn: it runs, and its time counts from when it has.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rota.core.model.job import WHOLE, JobId
 from rota.core.model.placement import Placement
+from rota.drivers.local.attempt import Attempt
 from rota.store import clock
 
 QUANTUM_S = 0.3
@@ -29,8 +32,37 @@ class Hand(Protocol):
     def ran_s(self, job_id: JobId) -> float:
         """Return how long a job's tasks have run, without the time in which they were paused."""
 
+    def loads(self, job_id: JobId) -> bool:
+        """Return whether none of a job's tasks has opened its GPUs yet."""
+
     def let_run(self, job_id: JobId, until_s: float | None) -> None:
         """Let a job's tasks run (None), or pause them until then."""
+
+
+class TaskPauses:
+    """Pauses the tasks of attempts that are under way, and tells how long they ran."""
+
+    def __init__(self, attempts: Mapping[JobId, Attempt]) -> None:
+        self._attempts = attempts
+
+    def ran_s(self, job_id: JobId) -> float:
+        """Return how long a job's tasks have run, without the time in which they were paused."""
+        attempt = self._attempts.get(job_id)
+        return 0.0 if attempt is None else max(task.ran_s(clock.now_s()) for task in attempt.tasks)
+
+    def loads(self, job_id: JobId) -> bool:
+        """Return whether none of a job's tasks has opened its GPUs yet."""
+        attempt = self._attempts.get(job_id)
+        return attempt is not None and all(task.loads for task in attempt.tasks)
+
+    def let_run(self, job_id: JobId, until_s: float | None) -> None:
+        """Let a job's tasks run (None), or pause them until then; a job that is suspended or ending is left alone."""
+        attempt = self._attempts.get(job_id)
+        if attempt is None or attempt.rests or attempt.ending:
+            return
+        for task in attempt.tasks:
+            with contextlib.suppress(OSError):  # the disk is full: tried again in the next time slice
+                task.order_rest(until_s is not None, until_s)
 
 
 @dataclass(slots=True)
@@ -38,6 +70,8 @@ class _Group:
     """The jobs on the same devices."""
 
     parts: dict[JobId, int] = field(default_factory=dict)
+    loading: dict[JobId, int] = field(default_factory=dict)
+    """The parts of jobs that have not opened the devices yet."""
     base_s: dict[JobId, float] = field(default_factory=dict)
     since_s: float = 0.0
     turn: JobId | None = None
@@ -63,7 +97,7 @@ class TimeSlicer:
         devices = tuple(sorted((slot.node, slot.devices) for slot in parts))
         self._devices_by_job[job_id] = devices
         group = self._groups.setdefault(devices, _Group())
-        group.parts[job_id] = parts[0].milli
+        (group.loading if self._attempts.loads(job_id) else group.parts)[job_id] = parts[0].milli
         self._begin(group)
 
     def leave(self, job_id: JobId) -> None:
@@ -72,9 +106,10 @@ class TimeSlicer:
         if devices is None:
             return
         group = self._groups[devices]
-        del group.parts[job_id]
+        group.parts.pop(job_id, None)
+        group.loading.pop(job_id, None)
         self._attempts.let_run(job_id, None)
-        if group.parts:
+        if group.parts or group.loading:
             self._begin(group)
         else:
             del self._groups[devices]
@@ -95,7 +130,17 @@ class TimeSlicer:
     def _tick(self) -> None:
         self._timer = self._later(QUANTUM_S, self._tick) if self._groups else None
         for group in self._groups.values():
-            self._turn_over(group, clock.now_s())
+            self._take_in(group)
+            if group.parts:
+                self._turn_over(group, clock.now_s())
+
+    def _take_in(self, group: _Group) -> None:
+        """Give a part of the time to jobs that have opened the devices since."""
+        loaded = [job_id for job_id in group.loading if not self._attempts.loads(job_id)]
+        for job_id in loaded:
+            group.parts[job_id] = group.loading.pop(job_id)
+        if loaded:
+            self._begin(group)
 
     def _turn_over(self, group: _Group, now_s: float) -> None:
         chosen = self._furthest_behind(group, now_s)

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -47,6 +48,19 @@ async def through_outages(begin: Callable[[], Coroutine[None, None, None]]) -> N
             await asyncio.sleep(UPKEEP_S)
         else:
             return
+
+
+def in_background(upkeep: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Start upkeep; the manager goes on without a part that ends by a fault, and says so in its log."""
+    task = asyncio.create_task(upkeep)
+    task.add_done_callback(_tell_failure)
+    return task
+
+
+def _tell_failure(upkeep: asyncio.Task[None]) -> None:
+    if not upkeep.cancelled() and (fault := upkeep.exception()) is not None:
+        name = getattr(upkeep.get_coro(), "__qualname__", "")
+        log.error("upkeep-failed", extra={"part": name, "why": str(fault)}, exc_info=fault)
 
 
 class Storage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.core.errors import RotaError, did_you_mean
+
+CUDA = "cuda"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,43 +41,70 @@ def rates_of(device_type: str) -> DeviceRates:
 
 
 def measured_ms(program: Any, inputs: Sequence[Any], repeats: int, device: str) -> dict[str, float]:
-    """The median time of each node over repeated runs on a device, after one run that does not count."""
+    """The median time of each node over repeated runs on a device, after one run that does not count.
+
+    On a GPU it is the time between events around the node: launches count only where the GPU waits for them.
+    """
     import torch
 
-    graph_module, flat = program.graph_module, _flat_inputs(program, inputs)
-    if device != "cpu":
-        graph_module, flat = _moved(program, flat, device)
+    graph_module, flat = _placed(program, _flat_inputs(program, inputs), device)
 
     class Timed(torch.fx.Interpreter):  # type: ignore[misc]  # torch is not typed here
-        """Runs the graph node by node with a clock around each."""
+        """Runs the graph node by node with a mark before and after each."""
 
         def __init__(self, graph_module: Any) -> None:
             super().__init__(graph_module, garbage_collect_values=True)
-            self.samples: dict[str, list[float]] = {}
+            self.marks: list[tuple[str, Any, Any]] = []
 
         def run_node(self, node: Any) -> Any:
-            if device != "cpu":
-                torch.cuda.synchronize()
-            began = time.perf_counter()
+            before = _mark(torch, device)
             result = super().run_node(node)
-            if device != "cpu":
-                torch.cuda.synchronize()
-            self.samples.setdefault(node.name, []).append((time.perf_counter() - began) * 1e3)
+            self.marks.append((node.name, before, _mark(torch, device)))
             return result
 
     timed = Timed(graph_module)
+    samples: dict[str, list[float]] = {}
     with torch.no_grad():
         for _ in range(repeats + 1):
             timed.run(*flat)
-    return {name: statistics.median(samples[1:]) for name, samples in timed.samples.items()}
+            if device == CUDA:
+                torch.cuda.synchronize()
+            for name, before, after in timed.marks:
+                samples.setdefault(name, []).append(_between_ms(before, after))
+            timed.marks.clear()
+    return {name: statistics.median(times[1:]) for name, times in samples.items()}
 
 
-def _moved(program: Any, flat: Sequence[Any], device: str) -> tuple[Any, list[Any]]:
-    """The graph and its values on a device; operators that name a device of their own are moved too."""
-    from torch.export.passes import move_to_device_pass
+def _mark(torch: Any, device: str) -> Any:
+    """A moment of a run: of the clock, or on a GPU an event among its work."""
+    if device != CUDA:
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
 
-    there = move_to_device_pass(program, device)
-    return there.graph_module, [each.to(device) if hasattr(each, "to") else each for each in flat]
+
+def _between_ms(before: Any, after: Any) -> float:
+    """The time between two marks of one kind."""
+    return float((after - before) * 1e3 if isinstance(before, float) else before.elapsed_time(after))
+
+
+def _placed(program: Any, flat: Sequence[Any], device: str) -> tuple[Any, list[Any]]:
+    """A copy of the graph and its values on a device; operators that name a device name this one.
+
+    The order in which values lie in memory differs between devices: a view that was traced on one may need a copy.
+    """
+    import torch
+
+    graph_module = copy.deepcopy(program.graph_module)
+    for node in graph_module.graph.nodes:
+        if node.kwargs.get("device") is not None:
+            node.kwargs = {**node.kwargs, "device": torch.device(device)}
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
+        if node.target is torch.ops.aten.to.device:
+            node.args = (node.args[0], torch.device(device), *node.args[2:])
+    return graph_module, [each.to(device) if hasattr(each, "to") else each for each in flat]
 
 
 def _flat_inputs(program: Any, inputs: Sequence[Any]) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.core.errors import RotaError
 from rota.planner.description.operators import CPU, GraphOperator, OperatorGraph
-from rota.planner.pytorch.costs import analytic_ms, measured_ms, rates_of, value_bytes
+from rota.planner.pytorch.costs import CUDA, analytic_ms, measured_ms, rates_of, value_bytes
 from rota.planner.pytorch.load import require_torch
 
 BACKWARD_RATIO = 2.0
@@ -37,7 +37,7 @@ class ModelProfiling:
 def model_graph(model: Any, inputs: Sequence[Any], profiling: ModelProfiling, source: str) -> OperatorGraph:
     """The graph of one forward pass, or of a training step."""
     torch = require_torch()
-    if "cuda" in profiling.device_types and not torch.cuda.is_available():
+    if CUDA in profiling.device_types and not torch.cuda.is_available():
         raise RotaError("--type cuda measures on a GPU and PyTorch finds none; take cpu, or v100, a100, h100, t4")
     try:
         program = torch.export.export(model.eval(), tuple(inputs))
@@ -56,8 +56,12 @@ def model_graph(model: Any, inputs: Sequence[Any], profiling: ModelProfiling, so
 def _times_ms(
     program: Any, nodes: Sequence[Any], inputs: Sequence[Any], profiling: ModelProfiling, device_type: str
 ) -> dict[str, float]:
-    if device_type in (CPU, "cuda"):
-        return measured_ms(program, inputs, profiling.repeats, device_type)
+    if device_type in (CPU, CUDA):
+        try:
+            return measured_ms(program, inputs, profiling.repeats, device_type)
+        except RuntimeError as err:
+            first = next(iter(str(err).splitlines()), "")[:160]
+            raise RotaError(f"--type {device_type}: the model does not run: {type(err).__name__}: {first}") from err
     rates = rates_of(device_type)
     return {node.name: analytic_ms(node, rates) for node in nodes}
 

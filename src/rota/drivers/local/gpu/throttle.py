@@ -12,19 +12,19 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-FIRST = 0.1
+FIRST = 0.2
 """The part of the time that an opportunistic job gets before anything is known."""
 FLOOR = 0.02
 """It always gets this much, so that the loop sees when the interference has become less."""
-STEP_UP = 0.1
+STEP_UP = 0.2
 CUT = 0.6
-MARGIN = 0.8
+MARGIN = 0.7
 """The part of the allowed loss that is aimed at: steps and rates vary from second to second."""
+KEPT = 0.8
+"""How much what was seen before weighs at each look."""
 BLEND = 0.4
 LEAST_FACTOR = 1e-3
-WINDOW_S = 2.5
-FORGET = 0.02
-"""By how much the speed alone is forgotten at each look: a training becomes slower by itself, too."""
+WINDOW_S = 12.0
 
 
 @dataclass(slots=True)
@@ -32,20 +32,21 @@ class StepRate:
     """The speed of a job from the steps that it reports, over the last seconds."""
 
     points: deque[tuple[float, float]] = field(default_factory=deque)
+    from_s: float = -math.inf
 
     def add(self, at_s: float, amount: float) -> None:
         """Take in how many steps were done by a moment; a job that starts over begins again."""
         if self.points and amount < self.points[-1][1]:
             self.points.clear()
-        if not self.points or at_s > self.points[-1][0]:
+        if at_s > (self.points[-1][0] if self.points else self.from_s):
             self.points.append((at_s, amount))
         while len(self.points) > 2 and self.points[1][0] <= at_s - WINDOW_S:
             self.points.popleft()
 
-    def clear(self) -> None:
-        """Forget the past, after conditions changed."""
-        while len(self.points) > 1:
-            self.points.popleft()
+    def clear(self, now_s: float) -> None:
+        """Forget what was before this moment, after conditions changed."""
+        self.points.clear()
+        self.from_s = now_s
 
     @property
     def rate(self) -> float | None:
@@ -63,26 +64,39 @@ class DutyControl:
     bound: float
     """The part of its speed alone that the guaranteed job keeps."""
     duty: float = FIRST
-    factor: float | None = None
-    """The loss of the guaranteed job for each part of the time in which the others run; None: not known."""
     alone: float | None = None
     """The speed of the guaranteed job alone."""
+    loss_seen: float = 0.0
+    duty_seen: float = 0.0
+    """Sums over what was seen: losses times parts of the time, and squares of the parts."""
+
+    @property
+    def factor(self) -> float:
+        """The loss of the guaranteed job for each part of the time in which the others run: by least squares.
+
+        A loss that was seen while the others ran a lot says more than one that was seen while they hardly ran, which
+        is mostly noise.
+        """
+        return max(self.loss_seen / self.duty_seen, LEAST_FACTOR) if self.duty_seen else LEAST_FACTOR
 
     def note_alone(self, rate: float) -> None:
-        """Take in a speed that was measured while no other job ran."""
-        self.alone = rate if self.alone is None else max(rate, self.alone + FORGET * (rate - self.alone))
+        """Take in a speed that was measured while no other job ran; a mean, since speeds vary by themselves."""
+        self.alone = rate if self.alone is None else self.alone + BLEND * (rate - self.alone)
 
     def update(self, rate: float) -> float:
-        """Take in the speed beside the others at the present part of the time; return the next one."""
+        """Take in the speed beside the others at the present part of the time; return the next one.
+
+        A loss while the others hardly run is not their doing: a training becomes slower by itself, too.
+        """
         if not self.alone or not math.isfinite(rate):
             return self.duty
-        if rate > self.alone:
-            self.alone = self.alone + BLEND * (rate - self.alone)
-        loss = max(1 - rate / self.alone, 0.0)
-        seen = loss / max(self.duty, FLOOR)
-        self.factor = seen if self.factor is None else self.factor + BLEND * (seen - self.factor)
-        target = (1 - self.bound) * MARGIN / max(self.factor, LEAST_FACTOR)
-        if loss > 1 - self.bound:
+        if self.duty <= FLOOR:
+            self.note_alone(rate)
+        loss, allowed = max(1 - rate / self.alone, -1.0), 1 - self.bound
+        self.loss_seen = KEPT * self.loss_seen + loss * self.duty
+        self.duty_seen = KEPT * self.duty_seen + self.duty**2
+        target = allowed * MARGIN / self.factor
+        if loss > 2 * allowed:
             self.duty = min(self.duty * CUT, target)
         else:
             self.duty = min(self.duty + STEP_UP, target)

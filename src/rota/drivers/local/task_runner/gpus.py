@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.nvml import Nvml, Reading
 
 EVERY_S = 1.0
+DEVICE_FILES = "/dev/nvidia"
+"""Where the driver's device files are, each with the index of its GPU; other files of the driver have names here."""
 BUSY = 15.0
 """GPUs busier than this, in percent, train; before that a task loads, afterwards it saves (Gu et al., TPDS 2022)."""
 
@@ -100,6 +102,30 @@ def _added(one: tuple[int, float, float], other: tuple[int, float, float]) -> tu
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
+def has_device_files() -> bool:
+    """Return whether GPUs have files of their own here, by which it can be seen what uses them."""
+    folder, _, start = DEVICE_FILES.rpartition("/")
+    with contextlib.suppress(OSError):
+        return any(name.startswith(start) and name[len(start) :].isdigit() for name in os.listdir(folder))
+    return False
+
+
+def opens_gpu(pid: int) -> bool:
+    """Return whether a process has a GPU open; True where that can't be seen."""
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    for name in names:
+        with contextlib.suppress(OSError):
+            path = os.readlink(f"/proc/{pid}/fd/{name}")
+            if path.startswith(DEVICE_FILES) and path[len(DEVICE_FILES) :].isdigit():
+                return True
+    return False
+
+
 class GpuWatch:
     """Samples a task's GPUs at intervals, and keeps `gpus.json` in its folder up to date."""
 
@@ -112,6 +138,20 @@ class GpuWatch:
         self._due = time.monotonic()
         self.holders: dict[int, int] = {}
         """The task's processes that hold GPU memory, and how many bytes of it on all GPUs, in the last sample."""
+        self.loads = has_device_files()
+        """Whether no process of the task has opened a GPU yet: it imports libraries and reads data."""
+        self._opened = False
+
+    def has_loaded(self, pids: Sequence[int]) -> bool:
+        """Look whether a task that loads has opened a GPU; return True once, a sample after the first that sees it.
+
+        By then its context is made: a process is not to be paused while other processes wait for that.
+        """
+        if self.loads and self._opened:
+            self.loads = False
+            return True
+        self._opened = self.loads and any(opens_gpu(pid) for pid in pids)
+        return False
 
     def due_in_s(self, now: float) -> float:
         """Return how long until the next sample."""

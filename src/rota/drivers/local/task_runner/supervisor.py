@@ -196,6 +196,8 @@ class Supervisor:
         limit = 0 if self._task.get("cgroup") else int(self._task.get("memory_bytes") or 0)
         self._watch, self._scratch = watch_gpus(self._task), watch_scratch(self._task)
         self._rest.sample = self._sample
+        if self._watch is not None and self._watch.loads:
+            self._tell(loads=True)
         self._obey()
         while True:
             now = time.monotonic()
@@ -240,6 +242,8 @@ class Supervisor:
         warning = watch.look(self._pid, rests=self._state.get("rests_since_s") is not None)
         if warning:
             self._output.write(f"\nrota: this task {warning}\n".encode())
+        if watch.loads and watch.has_loaded([pid for pid, _ in self._processes.find()]):
+            self._tell(loads=False)
         if watch.excess and not self._cause and self._kill_at == float("inf"):
             self._cause, self._state["excess"] = "gpu_memory", watch.excess
             self._output.write(f"\nrota: this task was ended: it {watch.excess}\n".encode())
@@ -272,8 +276,13 @@ class Supervisor:
         self._processes.end()
 
     def _obey(self) -> None:
-        """Carry out a stop order, once: the task's signal now, the end of its session after the grace."""
+        """Carry out a stop order, once: the task's signal now, the end of its session after the grace.
+
+        A later order can only shorten the grace.
+        """
         if self._order is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._kill_at = min(self._kill_at, time.monotonic() + float(read("stop.json")["grace_s"]))
             return
         try:
             self._order = read("stop.json")
