@@ -45,10 +45,8 @@ GANG = 8
 PER_NODE = 16
 AT_ONCE = 64
 LONGEST_S = 600.0
-SETTLE_S = 5.0
-BUSY = 0.1
-"""The part of a core above which Rota still works on what was submitted."""
-IDLE_S = 60.0
+SETTLE_S = 15.0
+IDLE_S = 40.0
 PODS = "/api/v1/namespaces/default/pods"
 ROTA = [sys.executable, "-c", "from rota.cli.main import run; run()"]
 
@@ -211,21 +209,16 @@ async def waiting(field: Field, nodes: int, pods: int, folder: Path) -> None:
     print(f"{nodes:,} nodes, {pods:,} waiting pods: schedules after {time.perf_counter() - begun:.1f} s", flush=True)
     told_s = await _until_told(field, pods, begun)
     print(f"every pod has its reason after {told_s:.0f} s, {pods / told_s:,.0f}/s", flush=True)
-    settled = begun
-    while await _use(process.pid, SETTLE_S) > BUSY and time.perf_counter() < begun + LONGEST_S:
-        settled = time.perf_counter()
-    print(f"the forecasts of submitted jobs were made after {settled - begun:.0f} s", flush=True)
-    idle = await _use(process.pid, IDLE_S)
+    await asyncio.sleep(SETTLE_S)
+    alone, below, since = cpu_s(process.pid), tree_cpu_s(process.pid), time.perf_counter()
+    await asyncio.sleep(IDLE_S)
+    took = time.perf_counter() - since
+    idle = (cpu_s(process.pid) - alone) / took
+    forecasts = (tree_cpu_s(process.pid) - below) / took - idle
     memory = int(Path(f"/proc/{process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) >> 10
-    print(f"{memory} MiB, {pass_ms(log.read_text()):.1f} ms a step, idle {100 * idle:.1f}% of a core (goal: below 2)")
+    print(f"{memory} MiB, {pass_ms(log.read_text()):.1f} ms a step", end=", ")
+    print(f"idle {100 * idle:.1f}% of a core (goal: below 2), forecasts {100 * forecasts:.1f}%")
     stop(process)
-
-
-async def _use(pid: int, for_s: float) -> float:
-    """Return the part of a core that a process and those below it use for a while."""
-    before, begun = tree_cpu_s(pid), time.perf_counter()
-    await asyncio.sleep(for_s)
-    return (tree_cpu_s(pid) - before) / (time.perf_counter() - begun)
 
 
 async def _until_told(field: Field, pods: int, begun: float) -> float:

@@ -290,6 +290,8 @@ class _ReplicaRun:
         )
 
     def _seen_resources(self, control: Control, scheduling: Scheduling) -> SeenResources:
+        if not self._follower.values:  # what tenants use takes a look at every job
+            return SeenResources(values=(), refused={}, uses={}, nodes=())
         guarantees = TenantGuarantees(control, scheduling)
         uses = {
             name: QueueUse(

@@ -31,6 +31,8 @@ BUILD = Path(__file__).parent / "build"
 NEEDED = ("etcd", "kube-apiserver")
 READY_S = float(os.environ.get("ROTA_READY_S", "120"))
 """How long an API server may take to start; longer on a machine with much else to do."""
+BUSY_S = 20.0
+"""How long a server of a current release may take until it knows a new type."""
 USERS = 96
 """Identities without any right, `user-0` and so on, for tests to give rights to."""
 
@@ -121,7 +123,12 @@ class Kube:
 
     def ask(self, method: str, path: str, body: object = None, kind: str = "application/json") -> Json:
         content = None if body is None else json.dumps(body)
-        answer = self._http.request(method, path, content=content, headers={"Content-Type": kind})
+        until_s = time.monotonic() + BUSY_S
+        while True:
+            answer = self._http.request(method, path, content=content, headers={"Content-Type": kind})
+            if answer.status_code != 429 or "initializing" not in answer.text or time.monotonic() > until_s:
+                break
+            time.sleep(0.2)
         if answer.status_code >= 400:
             raise KubeError(answer.status_code, answer.text)
         value: Json = answer.json()

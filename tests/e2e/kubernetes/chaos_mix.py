@@ -64,10 +64,10 @@ class ChaosMix:
             if now_s >= fault_s:
                 fault_s = now_s + self._random.expovariate(1 / FAULT_EVERY_S)
                 self._fault()
-            self._mend(now_s)
+            self.mend(now_s)
             self._look()
             time.sleep(0.2)
-        self._mend(float("inf"))
+        self.mend()
 
     def _submit(self) -> None:
         pods = self._look()
@@ -134,7 +134,8 @@ class ChaosMix:
                 if error.status != 404:
                     raise
 
-    def _mend(self, now_s: float) -> None:
+    def mend(self, now_s: float = float("inf")) -> None:
+        """End the faults that have lasted long enough, and start replicas that have ended, as a Deployment does."""
         for index in [index for index, until_s in self._paused.items() if now_s >= until_s]:
             del self._paused[index]
             process = self._replicas[index][0].process

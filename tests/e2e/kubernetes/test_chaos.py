@@ -78,7 +78,11 @@ def test_nothing_is_lost_in_a_mix_of_faults(
                 continue
         return {}
 
-    eventually(lambda: claims() == held_by_pods(bed, view) and claims(), within_s=180, every_s=1.0)
+    def agree() -> bool:
+        mix.mend()
+        return bool(claims()) and claims() == held_by_pods(bed, view)
+
+    eventually(agree, within_s=180, every_s=1.0)
     assert view.promised_twice() == []
     assert mix.undecided() == []
     with capsys.disabled():
