@@ -34,6 +34,7 @@ from rota.core.messages.events import JobCancelled
 from rota.core.model.cluster import Node
 from rota.core.model.job import JobId
 from rota.drivers.local.attempt_controller import AttemptController
+from rota.drivers.local.cgroup import Cgroups
 from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import Attempts, LocalDriver
 from rota.drivers.local.gpu.suspension import SuspendingAttempts
@@ -298,7 +299,7 @@ def _service(
         scheduling=options.scheduling,
         lookout=ManagerOverview(records, control, options.scheduling, monitor),
         limits=str(options.settings.limits),
-        defaults=options.settings.defaults,
+        defaults=options.settings.defaults if isinstance(options.settings.limits, Cgroups) else None,
         learning=learning,
         truth=Truth(records, options.scheduling, forecasts),
         call_limits=options.call_limits,
