@@ -56,7 +56,7 @@ from rota.live.loop.entry import LoopEntry
 from rota.live.loop.kept_folders import KeptFolders
 from rota.live.loop.progress_watch import watch_progress
 from rota.live.loop.retention import keep_tidy
-from rota.live.loop.storage import begin_upkeep, through_outages
+from rota.live.loop.storage import in_background, through_outages
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
@@ -185,7 +185,7 @@ async def _serve(
     loop = asyncio.create_task(control.run(driver))
     http = asyncio.create_task(server.serve(sockets=[listening]))
     upkeep = [
-        begin_upkeep(work)
+        in_background(work)
         for work in (
             control.watch.run(),
             keep_tidy(records, options.settings.home, options.keep_s, _kept_folders(options, records, control)),

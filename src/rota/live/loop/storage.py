@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -49,16 +50,17 @@ async def through_outages(begin: Callable[[], Coroutine[None, None, None]]) -> N
             return
 
 
-def begin_upkeep(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    """Begin upkeep; if a fault ends it, the log says so."""
-    task = asyncio.create_task(work)
-    task.add_done_callback(_report_fault)
+def in_background(upkeep: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Start upkeep; the manager goes on without a part that ends by a fault, and says so in its log."""
+    task = asyncio.create_task(upkeep)
+    task.add_done_callback(_tell_failure)
     return task
 
 
-def _report_fault(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (fault := task.exception()) is not None:
-        log.error("upkeep ended by a fault", exc_info=fault)
+def _tell_failure(upkeep: asyncio.Task[None]) -> None:
+    if not upkeep.cancelled() and (fault := upkeep.exception()) is not None:
+        name = getattr(upkeep.get_coro(), "__qualname__", "")
+        log.error("upkeep-failed", extra={"part": name, "why": str(fault)}, exc_info=fault)
 
 
 class Storage:

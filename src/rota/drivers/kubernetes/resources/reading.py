@@ -126,7 +126,7 @@ class Merged:
 
 def key_of_resource(value: Mapping[str, Any]) -> ResourceKey:
     """Return which object a value is."""
-    meta = value.get("metadata") or {}
+    meta = _metadata(value)
     return ResourceKey(
         kind=str(value.get("kind", "")), namespace=str(meta.get("namespace", "")), name=str(meta.get("name", ""))
     )
@@ -167,6 +167,8 @@ def merged(base: ClusterSettings, values: Iterable[Mapping[str, Any]]) -> Merged
     for value in sorted(values, key=_age):
         key = key_of_resource(value)
         try:
+            if not key.name:
+                raise RotaError("it has no name")
             spec = spec_of_resource(value)
             match spec:
                 case QueueSpec():
@@ -190,8 +192,13 @@ def merged(base: ClusterSettings, values: Iterable[Mapping[str, Any]]) -> Merged
     return found
 
 
+def _metadata(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = value.get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
 def _age(value: Mapping[str, Any]) -> tuple[str, str, str]:
-    meta = value.get("metadata") or {}
+    meta = _metadata(value)
     return str(meta.get("creationTimestamp", "")), str(meta.get("namespace", "")), str(meta.get("name", ""))
 
 
