@@ -16,6 +16,7 @@ from rota.core.model.job import JobId
 from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
 from rota.live.gpus.monitor import GpuMonitor
+from rota.live.health.watch import HealthWatch
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.boot import Scheduling
@@ -56,6 +57,8 @@ class Service:
     """Nodes that would start a waiting job; None where there is no cluster to add them to."""
     gpus: GpuMonitor | None = None
     """The GPUs of this machine over time; None where the devices are no GPUs of this machine."""
+    health: HealthWatch | None = None
+    """The health of nodes and the verdicts about failed jobs; None where the cluster itself keeps them."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 

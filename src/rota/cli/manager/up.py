@@ -261,6 +261,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         keep_s=settings.keep,
         estimate_bound=settings.estimate_bound,
         call_limits=settings.limits,
+        health=settings.health,
         most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
