@@ -213,7 +213,10 @@ def compared(count: int) -> dict[str, Any]:
     rows = []
     for (name, cuts), real in zip(plans.items(), steps, strict=True):
         expected_ms = predicted(cuts, times)
-        row = {"plan": name, "layers": "+".join(str(end - start) for start, end in itertools.pairwise(cuts))}
+        row: dict[str, Any] = {
+            "plan": name,
+            "layers": "+".join(str(end - start) for start, end in itertools.pairwise(cuts)),
+        }
         row |= {"predicted_ms": expected_ms, "measured_ms": real.step_ms, "error": expected_ms / real.step_ms - 1}
         row |= {
             "within": abs(expected_ms / real.step_ms - 1) <= TOLERANCE,

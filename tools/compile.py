@@ -26,6 +26,7 @@ HOT = (
     "core/state/state",
     "core/engine/timers",
     "core/state/vacating",
+    "drivers/simulator/failing_world",
     "drivers/simulator/job_run",
     "drivers/simulator/run",
     "drivers/simulator/world",

@@ -139,6 +139,7 @@ class ScenarioFile(FileModel):
     spread: Annotated[Factors | str, _read_by(spread_factors)] = Field(default_factory=dict)
     neighbours: Annotated[Factors | str, _read_by(neighbour_factors)] = Field(default_factory=dict)
     contention: Flag = False
+    network: Text | None = None
     speed_factor: Text | None = None
     scaling: float = 1.0
     uneven_batches: Flag = False
@@ -148,11 +149,13 @@ class ScenarioFile(FileModel):
     resize_cost: Cost | None = None
     checkpoint_interval: Cost = 0.0
     checkpoint_time: Cost = 0.0
+    checkpoint_write: Cost = 0.0
     load_time: Cost = 0.0
     save_time: Cost = 0.0
     faults: Text | None = None
     mttf: Seconds | None = None
     mttr: Seconds = 3600.0
+    failures: Text | None = None
     seed: Annotated[int, Field(strict=True)] = 0
 
 
@@ -167,7 +170,7 @@ def read_scenario_file(path: Path) -> dict[str, object]:
 def relative_to(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Options whose names of files are relative to a folder."""
     given = dict(options)
-    for name in ("trace", "faults"):
+    for name in ("trace", "faults", "network"):
         if given.get(name) is not None:
             given[name] = str(folder / given[name])
     if given.get("profiles") not in (None, "catalogue", "none", "plans", "plans:fixed"):
@@ -233,11 +236,14 @@ def scenario_from(options: Mapping[str, object], source: Path) -> Scenario:
             resume_s=file.resume_cost,
             move_s=file.move_cost,
             resize_s=file.resize_cost,
+            checkpoint_write_s=file.checkpoint_write,
             load_s=file.load_time,
             save_s=file.save_time,
         ),
+        network=file.network,
         faults=file.faults,
         fault_rates=rates,
+        failures=file.failures,
         seed=file.seed,
     )
 

@@ -33,9 +33,11 @@ def _facts(scenario: Scenario) -> dict[str, str]:
         "resize cost": None if costs.resize_s is None else f"{costs.resize_s:g} s",
         "checkpoint interval": f"{costs.checkpoint_interval_s:g} s",
         "checkpoint time": f"{costs.checkpoint_s:g} s",
+        "checkpoint write": f"{costs.checkpoint_write_s:g} s" if costs.checkpoint_write_s else None,
         "load time": f"{costs.load_s:g} s",
         "save time": f"{costs.save_s:g} s",
         "faults": scenario.faults,
+        "failures": scenario.failures,
         "mean time to failure": _rate(scenario),
     }
     return {name: value for name, value in facts.items() if value}

@@ -9,6 +9,7 @@ from pathlib import Path
 from rota import __version__
 from rota.core.errors import RotaError
 from rota.report.facts import scenario_facts
+from rota.report.failure_section import failure_section
 from rota.report.look import slug
 from rota.report.page import Plot, Section, page
 from rota.report.runs import JobColumns, RunReport, columns_of, first_submit_s
@@ -39,7 +40,8 @@ def write_report(
     if not runs:
         raise RotaError("a report needs at least one run")
     columns = [columns_of(run) for run in runs]
-    sections = [_summary(runs), *_comparison(runs, columns), _devices(runs)]
+    failures = failure_section(runs)
+    sections = [_summary(runs), *_comparison(runs, columns), *([failures] if failures else []), _devices(runs)]
     if figures is not None:
         from rota.report.paper import write_figures
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.core.state.history import History
+from rota.health.lost_time import FailureReport
 from rota.report.metrics import Metrics, finish_time_fairness
 from rota.report.series import Floats
 from rota.report.timeline import Timeline
@@ -26,6 +27,8 @@ class RunReport:
     timeline: Timeline
     more: Mapping[str, float | None] = field(default_factory=dict)
     """Metrics of the user's own, by name."""
+    failures: FailureReport | None = None
+    """What failures cost, where machines fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

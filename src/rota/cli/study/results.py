@@ -35,6 +35,7 @@ def write_results(
                 history=run.history,
                 timeline=run.timeline,
                 more=run.more,
+                failures=run.failures,
             )
         )
     facts = {"notes": "; ".join(notes)} if notes else {}

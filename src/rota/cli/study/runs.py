@@ -8,9 +8,11 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rota.cli.study.failures import failure_metrics
 from rota.core.state.history import History
 from rota.drivers.simulator.load import PROFILES, LoadedScenario, load, read_workload
 from rota.drivers.simulator.study import Result, simulate
+from rota.health.lost_time import FailureReport
 from rota.perf.profiles.profile_files import write_profiles
 from rota.report.metrics import Metrics, measure, measure_tenants
 from rota.report.user_metrics import measure_by, user_metrics
@@ -48,6 +50,8 @@ class Finished:
     cpu_s: float
     more: Mapping[str, float | None] = field(default_factory=dict)
     """Metrics of the user's own, by name."""
+    failures: FailureReport | None = None
+    """What failures cost, where machines fail."""
     history: History | None = None
     timeline: Timeline | None = None
     sketch: Sketch | None = None
@@ -102,7 +106,8 @@ def _finished(
         events=result.events,
         wall_s=result.wall_s,
         cpu_s=result.cpu_s,
-        more=measure_by(user_metrics(metrics), result.history),
+        more=failure_metrics(result.failures) | measure_by(user_metrics(metrics), result.history),
+        failures=result.failures,
         history=result.history if keep is Keep.ALL else None,
         timeline=timeline if keep is Keep.ALL else None,
         sketch=None if timeline is None else sketch_of(result.history, timeline),

@@ -37,6 +37,8 @@ def sim(ctx: typer.Context, **given: Any) -> int:
 
       rota sim --trace jobs.csv --cluster v100=8/4,k80=8/4 --policy gavel/max_min_fairness_perf --known-profiles 0.3
 
+      rota sim --trace jobs.csv --cluster gpu=64/8 --policy fifo --failures rsc-1:spares=1 --checkpoint-interval 1h
+
       rota sim --scenario shared.yaml --policy antman
 
       rota sim --replay results/journal.jsonl
@@ -120,6 +122,7 @@ def _run(scenario: Scenario, options: SimOptions) -> None:
 def _print_results(
     loaded: LoadedScenario, finished: Sequence[Finished], notes: Sequence[RunNote], output: OutputFormat
 ) -> None:
+    from rota.cli.study.failures import print_causes
     from rota.cli.study.sketch import sketch_lines
     from rota.cli.study.summary import columns_with, summary_row
 
@@ -131,9 +134,12 @@ def _print_results(
         | shared
         | {"notes": [note.text for note in notes if note.is_about(run.scenario.policy)]}
         | dict(run.more)
+        | ({} if run.failures is None else {"failures": run.failures.encode()})
         for run in finished
     ]
     emit(rows, columns_with(finished[0].more), output)
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        print_causes([(run.scenario.policy, run.failures) for run in finished])
     if output is OutputFormat.TABLE:
         sketches = {run.scenario.policy: run.sketch for run in finished if run.sketch is not None}
         for line in sketch_lines(sketches, encoding=sys.stdout.encoding or "utf-8"):

@@ -61,7 +61,8 @@ class SimOptions:
     placement: Annotated[
         str | None,
         _option(
-            "any, consolidate[:relax_after=S], spread, best-fit, even, attempts[:every=S], skew, liquid[:h=H]; "
+            "any, consolidate[:relax_after=S], spread, best-fit, even, attempts[:every=S], skew, liquid[:h=H], "
+            "links:FILE; "
             "FILE.py:FUNCTION; default: the policy's."
         ),
     ] = None
@@ -94,6 +95,9 @@ class SimOptions:
         float, _time("Running time that a node failure can undo; 0: none; inf: never saved, a stopped job starts over.")
     ] = 0.0
     checkpoint_time: Annotated[float, _time("Time that a stopped job takes to save its state, on its devices.")] = 0.0
+    checkpoint_write: Annotated[
+        float, _time("Time without work at each checkpoint of a running job, one every --checkpoint-interval.")
+    ] = 0.0
     load_time: Annotated[float, _time("Time for which a job loads its data after every start.")] = 0.0
     save_time: Annotated[
         float, _time("Time for which a job saves after its work; under liquid the next one loads meanwhile.")
@@ -111,6 +115,14 @@ class SimOptions:
     contention: Annotated[
         bool, _flag("--contention", "Jobs of known kinds contend for the resources of the servers that they share.")
     ] = False
+    network: Annotated[
+        str | None,
+        _option(
+            "Links of the cluster: jobs wait for what they send, and slow each other down; "
+            "between=fair, cassini or crux divides links.",
+            "FILE[:between=NAME]",
+        ),
+    ] = None
     type_speed: Annotated[str, _option("Speed of device types, e.g. v100=1,k80=0.3.")] = ""
     speed_factor: Annotated[
         str | None, _option("FILE.py:FUNCTION that every speed is multiplied with.", "FILE.py:FUNCTION")
@@ -131,6 +143,14 @@ class SimOptions:
     ] = None
     mttf: Annotated[float | None, _time("A node's mean time to failure.")] = None
     mttr: Annotated[float, _time("A node's mean time to repair.")] = 3600.0
+    failures: Annotated[
+        str | None,
+        _option(
+            "How machines fail: rsc-1, rsc-1-measured, rsc-2, llama-3, philly or custom, with parameters as "
+            "rsc-1:rate=6.5,spares=4,adaptive=true.",
+            "NAME[:key=value,...]",
+        ),
+    ] = None
     seed: Annotated[int, _option("Seed of everything that is random.")] = 0
     jobs: Annotated[int | None, _option("Take only the first N jobs.", "N", min=1)] = None
     skip_bad_lines: Annotated[bool, _option("Leave out lines that can't be read.")] = False

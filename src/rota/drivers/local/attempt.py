@@ -171,6 +171,7 @@ class Attempt:
             failed.state.get("signal"),
             tail(failed.folder),
             memory_limit=failed.state.get("cause") == "memory",
+            asked_memory=bool(self.job.roles[failed.slot.role].memory_bytes),
             scratch_limit=failed.state.get("cause") == "scratch",
             gpu_memory_limit=failed.state.get("excess", ""),
             not_suspended=str(failed.state.get("swap_failed") or ""),

@@ -199,7 +199,7 @@ def _placements(loaded: LoadedScenario) -> Iterator[RunNote]:
 def _unused_seed(loaded: LoadedScenario) -> Iterator[RunNote]:
     """A seed that was given although nothing in the run is random."""
     scenario = loaded.scenario
-    drawn = scenario.fault_rates is not None or scenario.estimate is not None
+    drawn = bool(scenario.fault_rates or scenario.failures) or scenario.estimate is not None
     if scenario.seed and not drawn and not any(_may_draw(spec) for spec in scenario.policies):
         yield RunNote(
             code="seed-without-effect",

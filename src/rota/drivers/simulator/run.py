@@ -14,10 +14,14 @@ from rota.core.errors import BuiltInFault, RotaError
 from rota.core.messages.decisions import Decision
 from rota.core.messages.events import Event, NodeAdded, NodeLost, Stopped, TimerFired
 from rota.core.model.job import JobState
+from rota.drivers.simulator.failing_world import FailingWorld
 from rota.drivers.simulator.world import World
+from rota.health.failure_process import Breakdown
+from rota.health.lost_time import FailureReport
 from rota.traces.workload import Submission
 
-Faults = Iterator[tuple[float, Event]]
+Faults = Iterator[tuple[float, Event | Breakdown]]
+"""What happens to nodes, with its time; a breakdown is not yet noticed, and no event of the engine."""
 REPORT_EVERY = 2048
 """Events between two reports of progress."""
 ENDLESS = 1000
@@ -56,6 +60,8 @@ class RunOutcome:
     events: int
     wall_s: float
     cpu_s: float
+    failures: FailureReport | None = None
+    """What failures cost, where machines fail."""
 
 
 def run(
@@ -143,7 +149,7 @@ class MomentClock:
         self._world = world
         self._submissions = submissions
         self._faults = faults
-        self._fault: tuple[float, Event] | None = next(faults, None)
+        self._fault: tuple[float, Event | Breakdown] | None = next(faults, None)
         self.arrived = 0
         self._in_vain = 0
         """Moments in a row with no arrival or end to come."""
@@ -188,7 +194,10 @@ class MomentClock:
             self._crept = 0
         return now_s, happened
 
-    def _suffer(self, fault: Event, now_s: float) -> list[Event]:
+    def _suffer(self, fault: Event | Breakdown, now_s: float) -> list[Event]:
+        if isinstance(fault, Breakdown):
+            assert isinstance(self._world, FailingWorld)
+            return self._world.strike(fault, now_s)
         if isinstance(fault, NodeLost):
             return [fault, *self._world.lose(fault, now_s)]
         if isinstance(fault, NodeAdded):

@@ -19,18 +19,25 @@ from rota.core.state.history import History, history_of
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.drivers.simulator.faults import faults_at_random, faults_from
+from rota.drivers.simulator.failing_world import FailingWorld
+from rota.drivers.simulator.faults import failure_events, faults_at_random, faults_from
 from rota.drivers.simulator.planned_sizes import on_any_type
 from rota.drivers.simulator.run import Faults, PolicyStuck, RunOutcome, run
 from rota.drivers.simulator.world import CONTRACT as SIMULATOR
 from rota.drivers.simulator.world import World
+from rota.health.failure_model import FailureModel
+from rota.health.lost_time import FailureReport, JobLosses, failure_report, job_time
+from rota.health.presets import FailureParams, preset, with_params
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.elastic.resize import SLOWEST_TYPE
 from rota.mechanisms.elastic.scheduler import ElasticScheduler
+from rota.mechanisms.parameters import parse_parameters
 from rota.mechanisms.rounds.multi_type import may_spread, spread_out
 from rota.mechanisms.rounds.round_placement import RoundPlacement
 from rota.mechanisms.rounds.rule import round_job
 from rota.mechanisms.rounds.scheduler import RoundScheduler
+from rota.network.load import NetworkLoad
+from rota.network.model import NetworkModel
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.partial_profiles import SpeedEstimate
 from rota.perf.profiles.speed_table import Profiles
@@ -65,12 +72,24 @@ class Setting:
     seed: int = 0
     fault_rates: FaultRates | None = None
     fault_list: tuple[tuple[float, NodeId, bool], ...] = ()
+    failures: FailureModel | None = None
     changes: tuple[tuple[float, Cluster], ...] = ()
     """What the cluster becomes while jobs run, and when."""
+    network: NetworkModel | None = None
+    """The links between the nodes; None: they do not matter."""
 
     def __post_init__(self) -> None:
         for _, cluster in self.changes:
             allocator(self.tenancy, style(self.placement or "any"), cluster)
+        if self.failures is not None and (self.fault_rates is not None or self.fault_list):
+            raise RotaError("--failures draws its own failures; leave out --faults and --mttf")
+        if self.costs.checkpoint_write_s and not self.costs.checkpoint_interval_s and not self.is_adaptive:
+            raise RotaError("--checkpoint-write needs --checkpoint-interval, or --failures NAME:adaptive=true")
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether jobs choose their checkpoint interval by the failure rate."""
+        return self.failures is not None and self.failures.adaptive
 
 
 def setting_of(
@@ -81,6 +100,7 @@ def setting_of(
     estimate: SpeedEstimate | None = None,
     fault_list: tuple[tuple[float, NodeId, bool], ...] = (),
     changes: tuple[tuple[float, Cluster], ...] = (),
+    network: NetworkModel | None = None,
 ) -> Setting:
     """A scenario with what was read from the files that it names."""
     return Setting(
@@ -94,8 +114,18 @@ def setting_of(
         seed=scenario.seed,
         fault_rates=scenario.fault_rates,
         fault_list=fault_list,
+        failures=None if scenario.failures is None else failures_by_name(scenario.failures),
         changes=changes,
+        network=network,
     )
+
+
+def failures_by_name(spec: str) -> FailureModel:
+    """The failures of `NAME[:key=value,...]`."""
+    name, _, options = spec.partition(":")
+    model = preset(name)
+    params: FailureParams = parse_parameters(FailureParams, options, f"failures {name!r}")
+    return with_params(model, params)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +135,7 @@ class Result:
     policy: str
     placement: str
     history: History
+    failures: FailureReport | None = None
     events: int
     wall_s: float
     cpu_s: float
@@ -161,6 +192,7 @@ def simulate(
         policy=policy,
         placement=placement,
         history=history,
+        failures=cost.failures,
         events=cost.events,
         wall_s=cost.wall_s,
         cpu_s=cost.cpu_s,
@@ -185,10 +217,42 @@ def simulate_with(
     engine = Engine(State(setting.cluster), policy, alloc, journal=journal)
     meters = setting.speed.knows_pairs or any(said_by(each.job) is not None for each in workload.submissions)
     known = believed(setting)
-    world = World(setting.cluster, setting.speed, setting.costs, known, overlaps=engine.overlaps, meters=meters)
+    world = _world(setting, known, overlaps=engine.overlaps, meters=meters)
     cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
     history = history_of(engine.state)
+    if isinstance(world, FailingWorld):
+        cost = replace(cost, failures=_failure_report(setting, world, history))
     return _metered(history, world) if meters else history, cost
+
+
+def _world(setting: Setting, known: SpeedModel, *, overlaps: bool, meters: bool) -> World:
+    """Return the plain world unless something fails or checkpoints take time."""
+    network = None if setting.network is None else NetworkLoad(setting.network, setting.cluster.nodes)
+    cluster, speed, costs = setting.cluster, setting.speed, setting.costs
+    if setting.failures is None and not costs.checkpoint_write_s:
+        return World(cluster, speed, costs, known, overlaps=overlaps, meters=meters, network=network)
+    model = setting.failures or FailureModel(name="none")
+    return FailingWorld(
+        cluster, speed, costs, known, model, setting.seed, overlaps=overlaps, meters=meters, network=network
+    )
+
+
+def _failure_report(setting: Setting, world: FailingWorld, history: History) -> FailureReport:
+    """Return what failures cost the jobs of a run."""
+    times = [
+        job_time(
+            gpus=row.gpus,
+            span_s=row.end_s - row.start_s,
+            run_s=row.run_s,
+            losses=world.losses.get(JobId(row.id), JobLosses()),
+        )
+        for row in history.jobs
+        if row.start_s is not None and row.end_s is not None
+    ]
+    first_s = min((row.submit_s for row in history.jobs), default=0.0)
+    last_s = max((row.end_s or 0.0 for row in history.jobs), default=0.0)
+    name = "none" if setting.failures is None else setting.failures.name
+    return failure_report(name, world.causes_until(last_s), times, history.devices * (last_s - first_s))
 
 
 def _faults(setting: Setting) -> Faults:
@@ -208,6 +272,8 @@ def _failures(setting: Setting) -> Faults:
     if setting.fault_list:
         known = {node.id for cluster in (setting.cluster, *(c for _, c in setting.changes)) for node in cluster.nodes}
         return faults_from(setting.fault_list, known)
+    if setting.failures is not None:
+        return failure_events(setting.cluster, setting.failures, random.Random(setting.seed))
     if setting.fault_rates is not None:
         return faults_at_random(setting.cluster, setting.fault_rates, random.Random(setting.seed))
     return iter(())

@@ -18,6 +18,7 @@ from rota.core.model.placement import Placement, devices_of, tasks_of
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.speed_table import Speeds
 from rota.perf.speed.busy_fraction import UNKNOWN, of_pair, said_by
+from rota.perf.speed.costs import Costs as Costs
 from rota.perf.speed.factor import factor_of
 from rota.perf.speed.interleaving import rounds_each, stages_of
 from rota.perf.speed.network import LEVELS, Distances, network_cost
@@ -26,48 +27,6 @@ from rota.perf.training.goodput import TRAININGS, best_of
 
 SPILLED = 0.1
 """Remaining speed of a job whose device memory is all on the host: assumed, far below what a bus allows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """Costs of faults and preemption."""
-
-    restart_s: float = 0.0
-    """Seconds after every start but the first in which no work is done."""
-    checkpoint_interval_s: float = 0.0
-    """Running time that a fault can undo, for jobs that do not declare it; 0 for none."""
-    checkpoint_s: float = 0.0
-    """Seconds that a job needs to save its state when stopped; it holds its devices meanwhile."""
-    resume_s: float = 0.0
-    """Seconds after resuming a suspended job in which no work is done."""
-    move_s: float | None = None
-    """Seconds after a move in which no work is done; None: as after a restart."""
-    resize_s: float | None = None
-    """Seconds after a change of size in which no work is done; None: as after a restart."""
-
-    load_s: float = 0.0
-    """Seconds after every start in which a job loads its data and does no work."""
-    save_s: float = 0.0
-    """Seconds from the end of a job's work to its own end, in which it saves and needs no devices."""
-
-    @property
-    def of_move_s(self) -> float:
-        """Seconds that a move costs."""
-        return self.restart_s if self.move_s is None else self.move_s
-
-    @property
-    def of_resize_s(self) -> float:
-        """Seconds that a change of size costs."""
-        return self.restart_s if self.resize_s is None else self.resize_s
-
-    def __post_init__(self) -> None:
-        if not self.checkpoint_interval_s >= 0:
-            raise RotaError(f"checkpoint interval is {self.checkpoint_interval_s:g}; it must be 0 or more")
-        stops = ("restart cost", self.restart_s), ("checkpoint time", self.checkpoint_s), ("resume cost", self.resume_s)
-        moves = ("move cost", self.of_move_s), ("resize cost", self.of_resize_s)
-        for name, cost_s in (*stops, *moves, ("load time", self.load_s), ("save time", self.save_s)):
-            if not 0 <= cost_s < math.inf:
-                raise RotaError(f"{name} is {cost_s:g}; it must be a number of seconds, 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
