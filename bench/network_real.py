@@ -253,7 +253,12 @@ def shared(size: int, compute_s: float, shift_s: float, period_s: float, steps: 
     return {"iteration_s": statistics.median(times[2:])}
 
 
-WORKERS: dict[str, Callable[..., dict[str, Any]]] = {"link": measured_link, "train": trained, "average": averaged, "shared": shared}
+WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "link": measured_link,
+    "train": trained,
+    "average": averaged,
+    "shared": shared,
+}
 
 
 # What is measured, beside the model.
