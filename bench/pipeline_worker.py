@@ -114,7 +114,7 @@ def _message_ms(torch: Any, dist: Any, rank: int) -> float:
 
 
 def run_main(rank: int, plans: list[list[int]], store: str) -> list[dict[str, Any]]:
-    """Run one process of the pipelines of all plans in turns; return what each of its steps took, in ms."""
+    """Run one process of the pipelines of all plans, one after the other; return what each of its steps took, in ms."""
     count = len(plans[0]) - 1
     torch, dist = joined(rank, count, store)
     blocks = [stage_of(torch, cuts[rank + 1] - cuts[rank]) for cuts in plans]

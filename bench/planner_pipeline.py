@@ -5,7 +5,7 @@ order of passes as in the run, alone and beside others: a pass takes a fixed tim
 grow where processes share caches, memory and cores. Messages between two processes are timed. From these alone the
 planner's simulator predicts the step of every cut. Three plans are run: `max-load`, the slowest cut, and the one in the
 middle between the two. One process per stage runs real forward and backward passes over gloo in the 1F1B order, with
-receives posted ahead. The plans take turns, round by round. The profile is taken before and after the runs, and the
+receives posted ahead. Plans alternate, round by round. The profile is taken before and after the runs, and the
 mean of both is used. The order of the three plans by predicted and by measured time must agree, and each prediction
 must be within 15 %.
 
@@ -131,7 +131,7 @@ def mean_of(first: PassTimes, second: PassTimes) -> PassTimes:
 
 
 def measured(plans: Sequence[Sequence[int]]) -> list[MeasuredStep]:
-    """Run plans in turns, and return each one's median step over all rounds."""
+    """Run plans alternately, and return each one's median step over all rounds."""
     cores = len(os.sched_getaffinity(0))
     ranks = processes(len(plans[0]) - 1, ["--plans", json.dumps([list(cuts) for cuts in plans])])
     found = []
@@ -213,7 +213,10 @@ def compared(count: int) -> dict[str, Any]:
     rows = []
     for (name, cuts), real in zip(plans.items(), steps, strict=True):
         expected_ms = predicted(cuts, times)
-        row = {"plan": name, "layers": "+".join(str(end - start) for start, end in itertools.pairwise(cuts))}
+        row: dict[str, Any] = {
+            "plan": name,
+            "layers": "+".join(str(end - start) for start, end in itertools.pairwise(cuts)),
+        }
         row |= {"predicted_ms": expected_ms, "measured_ms": real.step_ms, "error": expected_ms / real.step_ms - 1}
         row |= {
             "within": abs(expected_ms / real.step_ms - 1) <= TOLERANCE,

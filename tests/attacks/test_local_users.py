@@ -17,7 +17,15 @@ import pytest
 from attacks.session_calls import TimedStream, ask, ask_from, client_at, post_form
 from managers import ROTA, Manager, eventually
 from rota.api.access import Access
-from rota.api.identity.attempts import MAX_BY_BOTH, MAX_BY_NAME, MAX_BY_SOURCE, WINDOW_S, LoginLimiter, TooManyLogins
+from rota.api.identity.attempts import (
+    MAX_BY_BOTH,
+    MAX_BY_NAME,
+    MAX_BY_SOURCE,
+    WINDOW_S,
+    DeviceMarks,
+    LoginLimiter,
+    TooManyLogins,
+)
 from rota.api.identity.logins import Logins
 from rota.core.errors import RotaError, Unavailable
 from rota.sdk.client import Client, Refused
@@ -135,27 +143,66 @@ def test_distributed_guessing_is_stopped() -> None:
     limiter.refuse_if_many("198.51.100.1", "another")
 
 
-@attack("guesses many users' passwords from one address", stopped_by="failures are counted by address as well")
+@attack("guesses many users' passwords from one address", stopped_by="what comes from it waits, one at a time")
 @pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::{}"])
-def test_spraying_is_stopped(address: str) -> None:
+def test_spraying_is_slowed_down(address: str) -> None:
     """All addresses of an IPv6 network are one."""
     limiter = LoginLimiter(clock=lambda: 0.0)
     for number in range(MAX_BY_SOURCE):
+        assert limiter.pause_s(address.format(9999)) == 0.0
         limiter.failed(address.format(number), f"user-{number}")
 
+    assert limiter.pause_s(address.format(9999)) > 0.0
+    assert limiter.pause_s("198.51.100.1") == 0.0
+
+
+@attack("locks out others behind the same proxy with failed logins", stopped_by="valid tokens and passwords are taken")
+def test_failures_of_an_address_lock_nobody_out(manager: Manager) -> None:
+    put_user(manager, "bystander")
+    url = manager.client.url
+    failures = [post_form(url, "/login", token=f"rota_guess-{number}").status for number in range(MAX_BY_SOURCE + 3)]
+    assert failures[0] == 401
+    assert failures[-1] == 429, "failures are slowed down"
+
+    assert post_form(url, "/login", token=manager.token).status == 303
+    begun = time.monotonic()
+    assert post_form(url, "/login", name="bystander", password=PASSWORD).status == 303
+    assert time.monotonic() - begun < 10.0
+
+
+@attack("locks a user out by failing in the user's name", stopped_by="a device that logged in before is counted alone")
+def test_known_device_is_not_locked_out(manager: Manager) -> None:
+    put_user(manager, "target")
+    url = manager.client.url
+    anonymous = Client(url, "none")
+    mark = anonymous.post("/login", {"name": "target", "password": PASSWORD})["device"]
+    browser = post_form(url, "/login", name="target", password=PASSWORD)
+    cookie = browser.cookie("rota_device")
+    for number in range(MAX_BY_BOTH):
+        assert post_form(url, "/login", name="target", password=f"no-{number}").status == 401
+    assert post_form(url, "/login", name="target", password=PASSWORD).status == 429
+
+    assert anonymous.post("/login", {"name": "target", "password": PASSWORD, "device": mark})["token"]
+    known = post_form(url, "/login", {"Cookie": f"rota_device={cookie}"}, name="target", password=PASSWORD)
+    assert known.status == 303
+
+
+@attack("guesses with a stolen or forged mark of a device", stopped_by="marks are signed, for one user, and counted")
+def test_marks_are_counted_and_belong_to_a_user() -> None:
+    marks, limiter = DeviceMarks(), LoginLimiter(clock=lambda: 0.0)
+    mark = marks.make("ada", "hash")
+    device = marks.device(mark, "ada", "hash")
+
+    assert device
+    assert not marks.device(mark, "bob", "hash")
+    assert not marks.device(mark, "ada", "another password")
+    assert not marks.device(f"{device}.{'0' * 64}", "ada", "hash")
+    assert not DeviceMarks().device(mark, "ada", "hash")
+    for _ in range(MAX_BY_BOTH):
+        limiter.failed("192.0.2.1", "ada", device)
     with pytest.raises(TooManyLogins):
-        limiter.refuse_if_many(address.format(9999), "yet-another")
-
-
-@attack("locks everybody out of the login by token", stopped_by="failures with tokens count by address only")
-def test_failed_tokens_of_one_address_do_not_lock_others_out() -> None:
-    limiter = LoginLimiter(clock=lambda: 0.0)
-    for number in range(1000):
-        limiter.failed(f"192.0.2.{number % 40}")
-
-    with pytest.raises(TooManyLogins):
-        limiter.refuse_if_many("192.0.2.1")
-    limiter.refuse_if_many("198.51.100.1")
+        limiter.refuse_if_many("192.0.2.2", "ada", device)
+    limiter.refuse_if_many("192.0.2.1", "ada")
 
 
 @attack("fills the memory with failed logins", stopped_by="the number of counters is bounded")

@@ -16,6 +16,7 @@ from attacks.session_calls import TimedStream, ask, post_form
 from attacks.single_sign_on import ADA, Provider, begin, finish, is_logged_in, manager_for, provider
 from managers import Manager, eventually
 from rota.sdk.client import Client, Refused
+from rota.store.user_file import LocalUser, changed_users, hash_password
 
 attack = pytest.mark.attack
 pytestmark = pytest.mark.slow
@@ -302,6 +303,31 @@ def test_claims_without_rights_are_refused(
     assert refusal in answer.text
     assert "\x1b" not in answer.text
     assert not is_logged_in(manager, answer)
+
+
+@attack("takes the name of a token or of a local user by single sign-on", stopped_by="only free names can be taken")
+@pytest.mark.parametrize("kind", ["token", "user"])
+def test_name_of_a_token_or_a_local_user_is_refused(manager: Manager, idp: Provider, kind: str) -> None:
+    name, path = f"taken-by-{kind}", manager.home / "users.json"
+    if kind == "token":
+        made = manager.client.post("/tokens", {"name": name, "role": "member", "tenants": ["vision"]})
+    else:
+        with changed_users(path) as found:
+            found[name] = LocalUser(name=name, role="member", tenants=("vision",), password=hash_password("x" * 12))
+    idp.control(claims={**ADA, "sub": f"u-{kind}", "preferred_username": name})
+    begun = begin(manager)
+
+    answer = finish(manager, begun.callback, begun.cookie)
+
+    assert answer.status == 403
+    assert "belongs to another account" in answer.text
+    if kind == "token":
+        manager.client.delete(f"/tokens/{made['id']}")
+    else:
+        with changed_users(path) as found:
+            del found[name]
+    begun = begin(manager)
+    assert finish(manager, begun.callback, begun.cookie).status == 200, "the name is free once the token is revoked"
 
 
 # -- the device flow ------------------------------------------------------------------------------

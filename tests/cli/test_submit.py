@@ -62,3 +62,11 @@ def test_mistake_is_named_before_anything_is_sent(
 
     assert status(["submit", "job.yaml", *args]) == 2
     assert f"error: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("array", ["0-999999999", "0-9999,20000-20001", ",".join(["0-9999"] * 1000) + ",10000"])
+def test_array_with_too_many_members_is_refused_before_they_are_made(
+    array: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["submit", "--array", array, "--", "true"]) == 2
+    assert "a manager takes 1000 at once" in capsys.readouterr().err

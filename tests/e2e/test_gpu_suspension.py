@@ -111,6 +111,31 @@ def test_job_cancelled_while_it_waits_suspended_leaves_nothing(
     assert manager.state(urgent) == "running"
 
 
+def test_job_with_idle_gpus_is_suspended_with_its_memory_and_goes_on_when_it_is_released(
+    cuda: CudaStandIn, tmp_path: Path
+) -> None:
+    rule = "{below: 5, for: 1s, then: suspend, after: 1s}"
+    (tmp_path / "rota.yaml").write_text(f"gpu: {{nvml: {cuda.folder}, sample: 0.2s, idle: {rule}}}\n")
+    manager = Manager(tmp_path, "--config", str(tmp_path / "rota.yaml"), "--cgroups", "off")
+    manager.command = [sys.executable, "-c", _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))]
+    manager.start()
+    try:
+        job_id = submit(manager, cuda, tmp_path / "steps", 3 * LONG)
+        eventually(lambda: can_resume(manager, job_id))
+        (cuda.state / "idle").touch()
+
+        held = manager.wait(job_id, "held", within_s=60)
+        assert held["message"].startswith("suspended: its GPUs were idle: busy for ")
+        assert (cuda.on_gpu(), len(cuda.on_host())) == ([], 1)
+        (cuda.state / "idle").unlink()
+        manager.client.act(job_id, "release")
+        assert manager.wait(job_id)["state"] == "succeeded"
+    finally:
+        manager.clean_up()
+
+    assert steps(tmp_path / "steps") == list(range(3 * LONG))
+
+
 def test_time_sliced_jobs_are_never_both_in_gpu_memory(cuda: CudaStandIn, tmp_path: Path) -> None:
     manager = Manager(tmp_path, "--policy", "gandiva:quantum_s=1,pack=false,switching=1", "--cgroups", "off")
     manager.command = [sys.executable, "-c", _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))]

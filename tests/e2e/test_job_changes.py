@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,3 +137,45 @@ def test_journal_of_a_guarded_manager_replays(busy: Manager, tmp_path: Path) -> 
     replayed = busy.rota("sim", "--replay", str(journal))
 
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+
+
+STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+SAVES = {"signal": "SIGTERM", "grace": "30s"}
+
+
+def test_job_that_ignores_its_signal_is_shown_as_being_cancelled_and_ends_at_once_by_force(two: Manager) -> None:
+    job_id = two.submit(STUBBORN, checkpoint=SAVES)
+    eventually(lambda: two.said(job_id) == "up\n")
+
+    two.client.act(job_id, "cancel")
+
+    assert two.client.job(job_id)["state_text"] == "running, being cancelled"
+    assert [job["state_text"] for job in two.client.jobs()] == ["running, being cancelled"]
+    begun = time.monotonic()
+    assert two.client.act_on_all("cancel", ids=[job_id], force=True)["done"] == [job_id]
+    assert two.wait(job_id)["state"] == "cancelled"
+    assert time.monotonic() - begun < 10.0
+    with pytest.raises(Refused, match="force: it is for cancel, not for hold"):
+        two.client.act_on_all("hold", ids=[job_id], force=True)
+
+
+def test_cancellation_shortens_the_grace_of_a_job_that_stops_for_others(two: Manager) -> None:
+    """Ends it by force, which has the shortest grace of all, while it saves for a requeue."""
+    job_id = two.submit(STUBBORN, checkpoint=SAVES)
+    eventually(lambda: two.said(job_id) == "up\n")
+    two.client.act(job_id, "requeue")
+
+    begun = time.monotonic()
+    two.client.act_on_all("cancel", ids=[job_id], force=True)
+
+    assert two.wait(job_id)["state"] == "cancelled"
+    assert time.monotonic() - begun < 10.0
+
+
+def test_empty_list_and_no_tenant_are_refused_by_name(two: Manager) -> None:
+    with pytest.raises(Refused, match="the list has no jobs; give at least one"):
+        two.client.post("/jobs", [])
+    with pytest.raises(Refused, match=r"job: tenant: it is given without a value \(null\)"):
+        two.client.post("/jobs", {"run": "true", "tenant": None})
+    with pytest.raises(Refused, match="job: tenant: it is false, as YAML reads yes, no, on and off"):
+        two.client.post("/jobs", {"run": "true", "tenant": False})

@@ -69,7 +69,10 @@ def test_every_field_has_the_default_of_its_option() -> None:
         if name in ONLY_IN_FILES:
             continue
         default = getattr(given[name], "value", given[name])
-        assert (default, name) == ({"keep": "30d", "min_run": "60s"}.get(name, field.default), name)
+        assert (default, name) == (
+            {"keep": "30d", "min_run": "60s", "task_output": "128Mi"}.get(name, field.default),
+            name,
+        )
 
 
 def test_whole_file_is_read_and_names_of_files_are_seen_from_where_it_lies(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ class Plant:
         self.now_s = 1000.0
         self.runs = True
         self.is_loading = False
+        self.burst_s = self.queued_s = 0.0
+        self.tick_s = 1.0
         self.factor = factor
         self.steps = self.guest_s = 0.0
         self.busy = 0.0
@@ -60,7 +62,17 @@ class Plant:
         return {FIRM: gained}
 
     async def sleep(self, seconds: float) -> None:
+        left_s = seconds
+        while left_s > 0:
+            self.pass_time(min(left_s, self.tick_s))
+            left_s -= self.tick_s
+
+    def pass_time(self, seconds: float) -> None:
         runs = self.runs and bool(self.guests) and not self.is_loading
+        if runs:
+            self.queued_s = self.burst_s
+        elif self.queued_s > 0:  # what it has queued goes on
+            self.queued_s, runs = self.queued_s - seconds, True
         speed = self.rng.gauss(100.0, 100.0 * self.noise) * (1 - self.factor * runs)
         self.now_s += seconds
         self.steps += speed * seconds
@@ -106,6 +118,19 @@ def test_a_speed_that_varies_by_itself_does_not_starve_the_other(monkeypatch: py
     plant.run(60.0)
 
     assert plant.run(240.0)[1] > 0.7  # a tenth of the time measures the speed alone
+
+
+def test_kernels_that_the_other_has_queued_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever it runs, it keeps the GPU for another tenth of a second."""
+    plant = Plant(monkeypatch, 0.48)
+    plant.burst_s = 0.1
+    plant.tick_s = 0.01
+    plant.run(60.0)
+
+    kept, got = plant.run(120.0)
+
+    assert kept >= 0.95
+    assert got > 0.02
 
 
 def test_a_job_that_loads_is_not_paused_and_its_time_counts_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:

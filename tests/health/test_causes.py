@@ -90,10 +90,10 @@ def test_mistakes_in_a_table_are_named(text: str, said: str) -> None:
 @pytest.mark.attack(
     "writes an output that regular expressions take long for", stopped_by="short lines, linear patterns"
 )
-@pytest.mark.parametrize("piece", ["HDFS ", "a.", "Xid ", "checkpoint ", "NVRM: Xid (", "OOM when allocating tensor "])
-def test_hostile_output_is_searched_quickly(piece: str) -> None:
-    begun = time.process_time()
+def test_hostile_output_is_searched_quickly() -> None:
+    for piece in ("HDFS ", "a.", "Xid ", "checkpoint ", "NVRM: Xid (", "OOM when allocating tensor "):
+        begun = time.process_time()
 
-    diagnose((piece * 4096)[:4096] + "\n" + (piece * 4096)[:65536], exit_code=1)
+        diagnose((piece * 4096)[:4096] + "\n" + (piece * 4096)[:65536], exit_code=1)
 
-    assert time.process_time() - begun < 1.0
+        assert time.process_time() - begun < 1.0, piece

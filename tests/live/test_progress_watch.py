@@ -41,6 +41,17 @@ async def told(world: World, home: Path, rounds: int) -> list[Event]:
     return events
 
 
+@pytest.mark.attack("reports a number of steps that can't be divided", stopped_by="numbers of steps are bounded")
+def test_step_without_end_does_not_end_the_watch(tmp_path: Path) -> None:
+    world = World(gpus=2).running("a").running("b")
+    write(tmp_path, "a", step="9" * 4000, steps=3)
+    write(tmp_path, "b", step=3, steps=4)
+
+    events = asyncio.run(told(world, tmp_path, rounds=200))
+
+    assert [event.job_id for event in events if isinstance(event, SpeedChanged)] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("said", "done"),
     [
@@ -50,6 +61,8 @@ async def told(world: World, home: Path, rounds: int) -> list[Event]:
         ({"step": 30, "steps": 0}, None),
         ({"step": 30, "steps": -3}, None),
         ({"step": 30, "steps": "many"}, None),
+        ({"step": "9" * 4000, "steps": 3}, None),
+        ({"step": 1e300, "steps": 1}, None),
     ],
 )
 def test_fraction_of_the_steps_is_passed_on(tmp_path: Path, said: dict[str, object], done: float | None) -> None:

@@ -12,8 +12,12 @@ from rota.planner.description.operators import ACCELERATOR, CPU
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.description.read import read_problem
 from rota.planner.ideals import instance, lattice
+from rota.planner.methods import max_load
 from rota.planner.methods.baechi import plan_baechi
 from rota.planner.methods.max_load import plan_linear, plan_max_load
+from rota.planner.options import PlannerOptions
+from rota.planner.plan import PlanObjective
+from rota.planner.registry import run_default
 from rota.planner.simulate.loads import max_load_ms, placed_stage, refuse_misplaced
 
 OPTIMA = {
@@ -48,6 +52,9 @@ def least_by_trying(problem: PlanningProblem) -> float:
     best = float("inf")
     for placed in itertools.product(range(len(names)), repeat=len(groups)):
         device_of = {number: device for group, device in zip(groups, placed, strict=True) for number in group}
+        types = {number: problem.devices.devices[device].type for number, device in device_of.items()}
+        if any(types[number] not in each.time_ms for number, each in enumerate(graph.operators)):
+            continue
         arcs = {
             (device_of[a], device_of[b])
             for a, b in graph.edges
@@ -212,3 +219,26 @@ def test_too_many_ideals_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(RotaError, match="more than 100 ideals"):
         plan_max_load(problem)
+
+
+def test_graph_that_is_too_wide_is_cut_along_one_order_unless_a_planner_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lattice, "MOST_IDEALS", 100)
+    problem = problem_of([operator(str(number)) for number in range(10)], [], machines(2))
+
+    plan = run_default(problem, PlannerOptions(objective=PlanObjective.THROUGHPUT))
+
+    assert (plan.planner, plan.proved_optimal, plan.value_ms) == ("linear", False, 5.0)
+    assert "more than 100 ideals" in plan.notes[-1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("memory_bytes", [None, 9])
+def test_rising_bounds_find_the_same_load(seed: int, memory_bytes: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = random_problem(seed, 6, memory_bytes=memory_bytes)
+    once = plan_max_load(problem).value_ms
+
+    monkeypatch.setattr(max_load, "_SMALL", 0)
+
+    assert plan_max_load(problem).value_ms == pytest.approx(once)

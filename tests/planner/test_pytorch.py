@@ -72,6 +72,19 @@ def test_measuring_elsewhere_leaves_the_program_where_it_is() -> None:
 
 
 @pytest.mark.slow
+def test_view_of_values_that_lie_otherwise_in_memory_is_a_copy() -> None:
+    """As on a GPU, where attention leaves its result in another order than on the CPU on which the model was traced."""
+    torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Flat(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
+        def forward(self, values: Any) -> Any:
+            return values.view(-1) + 1
+
+    program = torch.export.export(Flat(), (torch.zeros(4, 3),))
+
+    assert "view" in measured_ms(program, (torch.zeros(3, 4).t(),), 1, "cpu")
+
+
 def test_what_is_no_model_is_told(script: Path) -> None:
     with pytest.raises(RotaError, match="gives no inputs"):
         load_model(f"{script}:bare")

@@ -53,6 +53,7 @@ FULL = Scenario(
         load_s=2.0,
         save_s=3.0,
     ),
+    network="net.yaml:between=crux",
     faults="faults.csv",
     fault_rates=FaultRates(mean_time_to_failure_s=1000.0, mean_time_to_repair_s=10.0),
     failures="rsc-1:spares=1",

@@ -11,7 +11,8 @@ from rota.core.errors import RotaError
 from rota.core.messages.decisions import Stop
 from rota.core.messages.events import TimerFired
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import JobId, TenantId
+from rota.core.model.job import JobId, Role, TenantId
+from rota.core.model.labels import Requirement
 from rota.core.model.tenants import ANY_TYPE
 from rota.files import read_cluster
 from rota.placement import style
@@ -52,6 +53,14 @@ def test_a_job_larger_than_its_share_names_the_largest_there_is() -> None:
     assert w.why("b2") == Reason(code=ReasonCode.SHARE_USED, need_milli=6000, owned_milli=2000, tenant=TenantId("b"))
     w.settle(w.submit("o", gpus=3, workers=2, tenant="b", priority=-1))
     assert w.code("o") is ReasonCode.DEVICES_BUSY
+
+
+def test_a_job_without_devices_waits_for_labels_and_has_no_share() -> None:
+    w = world({"a": own(4)})
+    role = Role(device_milli=0, requires=((Requirement("zone", "In", ("x",)),),))
+    w.settle(w.submit("none", tenant="a", roles=(role,)))
+    assert w.states() == {"none": "waiting"}
+    assert w.code("none") is ReasonCode.NO_MATCHING_NODE
 
 
 def test_nobody_gives_back_what_is_its_own() -> None:

@@ -148,6 +148,11 @@ class Access:
         """Return the token or session of a digest, or None."""
         return self._tokens.find(digest)
 
+    def has_token(self, name: str) -> bool:
+        """Whether an admin created a token for a name that is still valid; sessions do not count."""
+        now_s = clock.now_s()
+        return any(each.name == name and not each.is_session and not each.is_over(now_s) for each in self._tokens.all())
+
     def is_valid(self, digest: str) -> bool:
         """Whether a token is known, not revoked and not expired."""
         token = self._tokens.find(digest)

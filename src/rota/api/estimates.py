@@ -57,7 +57,7 @@ async def resources(request: Request, caller: Caller, job_id: JobPath) -> Respon
     """Return the requested, estimated and used resources of a job's tasks."""
     parts = service(request)
     row = await visible(parts, caller, job_id)
-    return JSONResponse(await compared(row, parts.home, parts.learning))
+    return JSONResponse(await compared(row, parts.home, parts.learning, parts.defaults))
 
 
 @router.get("/over-requested", response_model=list[OverOut])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -109,7 +110,7 @@ async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
     reason = reason_out(parts.control.explain(JobId(job_id)))
     if reason is not None:
         reason["sentence"] += host_memory_note(JobId(job_id), parts.control)
-    found = await parts.requests.foresee(JobId(job_id))
+    found = await parts.requests.foresee(JobId(job_id), caller.name)
     demand = await parts.more_nodes(JobId(job_id)) if reason is not None and parts.more_nodes is not None else []
     answer = {"state": row.state, "reason": reason, "expected": forecast_out(found)}
     verdicts = await asyncio.to_thread(verdicts_of, parts.home, job_id)
@@ -123,12 +124,14 @@ async def act(
     job_id: JobPath,
     action: Annotated[str, Path(pattern="^(cancel|hold|release|requeue)$")],
     if_match: Annotated[str | None, Header(max_length=64)] = None,
+    force: bool = False,
 ) -> Response:
     """Cancel, hold, release or requeue a job. With If-Match, only if it has not changed.
 
-    A job that has ended is requeued as a new job, which is returned.
+    `force` cancels without the job's grace. A job that has ended is requeued as a new job, which is returned.
     """
     parts = service(request)
+    end_now = _end_now(parts, action) if force else None
     row = await visible(parts, caller, job_id)
     caller.must_act_on(row.tenant, row.owner, job_id)
     if if_match is not None and if_match.strip('"') != str(row.version):
@@ -142,6 +145,8 @@ async def act(
     match action:
         case "cancel":
             await parts.requests.cancel(JobId(job_id), asker)
+            if end_now is not None:
+                end_now(JobId(job_id))
         case "hold":
             await parts.requests.hold(JobId(job_id), asker)
         case "requeue":
@@ -156,6 +161,15 @@ async def act(
     return JSONResponse(job_out(row, parts.control))
 
 
+def _end_now(parts: Service, action: str) -> Callable[[JobId], None]:
+    """What ends a job's tasks at once; raises a `RotaError` where `force` means nothing."""
+    if action != "cancel":
+        raise RotaError(f"force: it is for cancel, not for {action}")
+    if parts.end_now is None:
+        raise RotaError("force: pods are ended by Kubernetes; use kubectl delete pod --grace-period=0 --force")
+    return parts.end_now
+
+
 class ActionsIn(BaseModel):
     """An action on several jobs: those with these ids, and all unfinished ones of a name."""
 
@@ -164,6 +178,7 @@ class ActionsIn(BaseModel):
     action: Literal["cancel", "hold", "release"]
     ids: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=MOST_AT_ONCE)] = []
     name: Annotated[str | None, Field(min_length=1, max_length=128)] = None
+    force: Annotated[bool, Field(description="Cancel without the jobs' grace.")] = False
 
 
 class RefusedOut(BaseModel):
@@ -184,6 +199,7 @@ class ActionsOut(BaseModel):
 async def act_on_all(request: Request, caller: Caller, wanted: ActionsIn) -> Response:
     """Cancel, hold or release several jobs in one request; each that is refused is named with the reason."""
     parts = service(request)
+    end_now = _end_now(parts, wanted.action) if wanted.force else None
     if not wanted.ids and wanted.name is None:
         raise RotaError("ids and name are missing; give one of them")
     rows = {}
@@ -210,9 +226,13 @@ async def act_on_all(request: Request, caller: Caller, wanted: ActionsIn) -> Res
     refused.update(
         {str(job_id): why for job_id, why in (await parts.requests.act(allowed, wanted.action, caller.asker)).items()}
     )
+    done = [job_id for job_id in allowed if job_id not in refused]
+    if end_now is not None:
+        for job_id in done:
+            end_now(job_id)
     return JSONResponse(
         {
-            "done": [job_id for job_id in allowed if job_id not in refused],
+            "done": done,
             "refused": [{"id": job_id, "error": why} for job_id, why in refused.items()],
         }
     )

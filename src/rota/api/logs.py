@@ -20,6 +20,7 @@ from rota.live.loop.entry import News
 from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder, output_end, read_output
 
+DROPPED = b"[rota: %d bytes of output were dropped here; task_output says how much is kept]\n"
 router = APIRouter(tags=["logs"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
 CHUNK = 1 << 20
 POLL_S = 0.1
@@ -63,6 +64,8 @@ async def _read(folder: FilePath, offset: int) -> AsyncIterator[tuple[bytes, int
         at, output = await asyncio.to_thread(read_output, folder, offset, CHUNK)
         if not output:
             return
+        if at > offset:
+            yield DROPPED % (at - offset), at
         offset = at + len(output)
         yield output, offset
 

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import JobCancelled
 from rota.core.model.cluster import Node
+from rota.core.model.job import JobId
 from rota.drivers.local.attempt_controller import AttemptController
+from rota.drivers.local.cgroup import Cgroups
 from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import Attempts, LocalDriver
 from rota.drivers.local.gpu.suspension import SuspendingAttempts
@@ -51,9 +54,10 @@ from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
+from rota.live.loop.kept_folders import KeptFolders
 from rota.live.loop.progress_watch import watch_progress
 from rota.live.loop.retention import keep_tidy
-from rota.live.loop.storage import through_outages
+from rota.live.loop.storage import in_background, through_outages
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
@@ -88,6 +92,8 @@ class Options:
     require_token: bool = False
     keep_s: float = 30 * 86400.0
     """How long jobs are kept after their end."""
+    keep_bytes: int = 0
+    """What the folders of ended jobs may hold together; 0 is no limit."""
     estimate_bound: float = BOUND
     """The largest measured error up to which an estimate replaces `auto`."""
     call_limits: LimitsPart = field(default_factory=LimitsPart)
@@ -126,6 +132,7 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
             if sealed := seal_stored(database, sealer):
                 log.info("secrets-sealed", extra={"jobs": sealed})
             run_loop(_serve(options, Records(database, sealer), parts, listening, say))
+            log.info("stopped")
         except DBAPIError as error:  # before it took requests: afterwards the loop bridges such a time
             raise Unavailable(f"the database can't be used: {' '.join(str(error.orig).split())}") from error
         finally:
@@ -173,17 +180,19 @@ async def _serve(
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
     monitor = health.attached(gpu_monitor(options.settings, options.scheduling.cluster, control))
-    server = _http_server(options, _service(options, records, parts, control, forecasts, learning, monitor, health))
+    service = _service(options, records, parts, control, forecasts, learning, monitor, health)
+    end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
+    server = _http_server(options, replace(service, end_now=end_now))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
     retraining = Retraining(control, options.scheduling, records.url, options.settings.home)
     loop = asyncio.create_task(control.run(driver))
     http = asyncio.create_task(server.serve(sockets=[listening]))
     upkeep = [
-        asyncio.create_task(work)
+        in_background(work)
         for work in (
             control.watch.run(),
-            keep_tidy(records, options.settings.home, options.keep_s),
+            keep_tidy(records, options.settings.home, options.keep_s, _kept_folders(options, records, control)),
             watch_progress(control.state, options.settings.home, control.tell),
             through_outages(retraining.run),
             through_outages(learning.run),
@@ -210,7 +219,11 @@ async def _serve(
     with contextlib.suppress(asyncio.CancelledError):
         await loop
     remove_sign()
-    log.info("stopped")
+
+
+def _kept_folders(options: Options, records: Records, control: Control) -> KeptFolders:
+    state = control.state
+    return KeptFolders(options.settings.home, options.keep_bytes, records, lambda job_id: JobId(job_id) in state.jobs)
 
 
 def _attempts(
@@ -291,6 +304,7 @@ def _service(
         scheduling=options.scheduling,
         lookout=ManagerOverview(records, control, options.scheduling, monitor),
         limits=str(options.settings.limits),
+        defaults=options.settings.defaults if isinstance(options.settings.limits, Cgroups) else None,
         learning=learning,
         truth=Truth(records, options.scheduling, forecasts),
         call_limits=options.call_limits,

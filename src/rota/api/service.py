@@ -13,6 +13,7 @@ from rota.api.guard.refusals import RefusalLog
 from rota.api.guard.stream_watch import StreamWatch
 from rota.api.identity.logins import Logins
 from rota.core.model.job import JobId
+from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
 from rota.live.gpus.monitor import GpuMonitor
@@ -41,6 +42,8 @@ class Service:
     lookout: ManagerOverview
     limits: str
     """How the limits of tasks are enforced, for people."""
+    defaults: DefaultLimits | None = None
+    """What tasks get that ask for no CPUs or no memory; None where another system decides."""
     truth: Truth
     """How forecasts compared with what happened."""
     call_limits: LimitsPart = field(default_factory=LimitsPart)
@@ -55,6 +58,8 @@ class Service:
     """Counters of this world for Prometheus: by name, what is counted and how many."""
     more_nodes: Callable[[JobId], Awaitable[list[NodeDemand]]] | None = None
     """Nodes that would start a waiting job; None where there is no cluster to add them to."""
+    end_now: Callable[[JobId], None] | None = None
+    """Ends the tasks of a job that is being cancelled without its grace; None where another system ends them."""
     gpus: GpuMonitor | None = None
     """The GPUs of this machine over time; None where the devices are no GPUs of this machine."""
     health: HealthWatch | None = None

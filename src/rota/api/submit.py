@@ -14,8 +14,9 @@ from fastapi.responses import JSONResponse
 from rota.api.service import service
 from rota.api.wire import PROBLEMS, SubmitOut, forecast_out, reason_out
 from rota.core.errors import RotaError
+from rota.files.job_shape import name_of
 from rota.files.json_input import parse_json
-from rota.live.intake.submission_limits import MOST_AT_ONCE
+from rota.live.intake.submission_limits import MOST_AT_ONCE, Allowance
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
 MAX_KEY = 200
@@ -63,13 +64,14 @@ async def submit(request: Request) -> Response:
         raise RotaError(f"idempotency-key: it has {len(key)} characters; the maximum is {MAX_KEY}")
     values = parse_json(await request.body())
     files: list[Any] = values if isinstance(values, list) else [values]
-    if not 1 <= len(files) <= MOST_AT_ONCE:
-        raise RotaError(f"{len(files)} jobs were given; submit 1 to {MOST_AT_ONCE} at once")
+    if not files:
+        raise RotaError("the list has no jobs; give at least one")
+    Allowance(parts.call_limits.jobs_at_once if parts.access.required else MOST_AT_ONCE).refuse_more(len(files))
     default = caller.default_tenant
     if default != "default":
         files = [{"tenant": default, **file} if isinstance(file, dict) else file for file in files]
     for file in files:
-        tenant = str(file.get("tenant", default)) if isinstance(file, dict) else default
+        tenant = _tenant(file, default)
         caller.must_change(tenant)
         parts.must_exist(tenant)
     asker = caller.asker
@@ -80,6 +82,15 @@ async def submit(request: Request) -> Response:
     scoped_key = None if key is None else f"{caller.name}:{key}"
     ids = await parts.requests.submit(files, asker, key=scoped_key, held=held)
     return JSONResponse({"id": ids[0], "ids": ids}, status_code=201, headers={"Location": f"/api/v1/jobs/{ids[0]}"})
+
+
+def _tenant(file: object, default: str) -> str:
+    """The tenant of a job file; raises a `RotaError` for what is no name."""
+    found = file.get("tenant", default) if isinstance(file, dict) else default
+    try:
+        return str(name_of(found))
+    except ValueError as error:
+        raise RotaError(f"job: tenant: {error}") from error
 
 
 def _flag(request: Request, name: str) -> bool:

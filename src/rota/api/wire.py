@@ -11,9 +11,11 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from rota.core.engine.preemption_guard import can_resume
+from rota.core.messages.decisions import Cause
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import JobId, JobState
 from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
 from rota.forecast.value import Forecast, TimeRange
@@ -200,6 +202,10 @@ def _range_out(span: TimeRange | None) -> Json:
     return {"earliest": moment(span.low_s), "usual": moment(span.median_s), "latest": moment(span.high_s)}
 
 
+def _ending(live: LiveJob | None) -> str:
+    return ", being cancelled" if live is not None and live.stopping is Cause.CANCELLED else ""
+
+
 def job_out(row: Any, control: Control, *, whole: bool = False, shows_env: bool = True) -> Json:
     """Return a job's record as JSON, with its current reason from the engine; `whole` adds job file and nodes.
 
@@ -214,7 +220,7 @@ def job_out(row: Any, control: Control, *, whole: bool = False, shows_env: bool 
         "tenant": row.tenant,
         "owner": row.owner,
         "state": row.state,
-        "state_text": state_text(row.state),
+        "state_text": state_text(row.state) + _ending(live),
         "reason": reason_out(control.explain(row.id)),
         "submitted": moment(row.submitted_s),
         "started": moment(row.started_s),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rota.cli.plan_parallel import parallel
-from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.cli.render import Column, OutputFormat, OutputOption, emit, emit_one, progress
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 from rota.planner.description.devices import DeviceGraph, fully_connected
@@ -19,7 +19,7 @@ from rota.planner.description.rota_graph import as_rota_graph
 from rota.planner.figure import write_figure
 from rota.planner.options import PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective
-from rota.planner.registry import PLANNERS, default_planner, planner_named, run_planner
+from rota.planner.registry import PLANNERS, default_planner, planner_named, run_default, run_planner
 from rota.planner.simulate.report import PlanReport, StepSettings, plan_report
 from rota.planner.simulate.schedules import PipelineSchedule
 
@@ -46,7 +46,7 @@ PlannerOption = Annotated[
     str | None,
     typer.Option(
         "--planner",
-        help="Name from `rota plan policies`; max-load for throughput and pesto for latency unless given.",
+        help="Name from `rota plan policies`; max-load (linear if too wide) for throughput, pesto for latency.",
         autocompletion=lambda: [entry.name for entry in PLANNERS if entry.places],
         metavar="NAME",
     ),
@@ -128,13 +128,16 @@ def place(
     )
     name = planner or default_planner(objective or PlanObjective.THROUGHPUT)
     with progress(f"planning {graph.name} with {name}", total=1.0) as bar:
-        found = run_planner(name, problem, options, bar.update)
+        if planner is None:
+            found = run_default(problem, options, bar.update)
+        else:
+            found = run_planner(planner, problem, options, bar.update)
     report = plan_report(problem, found, step)
     if figure is not None:
         write_figure(figure, problem, [(found, report)])
     record = _record(problem, found, report)
     if output is not OutputFormat.TABLE:
-        emit([record], (), output)
+        emit_one(record, (), output)
         return
     emit([record], _PLAN_COLUMNS, output)
     echo()
@@ -239,7 +242,7 @@ def profile(
     if graph is not None:
         write_json(graph, value)
     if output is OutputFormat.JSON:
-        emit([{"source": target, **value}], (), output)
+        emit_one({"source": target, **value}, (), output)
         return
     rows = [
         {

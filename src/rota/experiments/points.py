@@ -72,6 +72,7 @@ def _key(experiment: Experiment, setting: GridSetting, policy: str, shared: Mapp
     options = {**experiment.options, **experiment.variants[setting.variant]}
     named = [setting.trace, setting.cluster, policy.partition(".py:")[0] + ".py" if ".py:" in policy else ""]
     named += [str(options[name]) for name in ("profiles", "faults") if options.get(name)]
+    named += [str(options["network"]).partition(":")[0]] if options.get("network") else []
     content = {
         **shared,
         "trace": setting.trace,

@@ -63,12 +63,16 @@ class NodeEntry(FileModel):
 
 
 class ClusterFile(FileModel):
-    """The whole file. `racks` says in which domain each rack is, once for all of its nodes."""
+    """The whole file. `racks` says in which domain each rack is, once for all of its nodes.
+
+    `network` names the file of the network between the nodes, relative to this one; simulations read it.
+    """
 
     nodes: Annotated[tuple[NodeEntry, ...], Field(min_length=1)]
     racks: dict[Name, Name] = {}
     tenants: dict[Name, TenantEntry] = {}
     fairness: FairnessEntry = FairnessEntry()
+    network: Name | None = None
 
 
 def read_cluster_file(path: Path) -> Cluster:
@@ -121,6 +125,15 @@ def _node(entry: NodeEntry, name: str, domain_by_rack: dict[str, str]) -> Node:
     )
 
 
+def network_spec(path: Path) -> str | None:
+    """The network file that a cluster file names, if it does."""
+    document = read_document(path)
+    if is_hived(document) or not isinstance(document, dict) or document.get("network") is None:
+        return None
+    file = checked(ClusterFile, document, path)
+    return str(path.parent / str(file.network))
+
+
 def _names(entry: NodeEntry, field: str) -> list[str]:
     """The names that the entry gives its nodes, `b[1-3]` being three; none when they are to be numbered."""
     if entry.name is None:
@@ -130,12 +143,17 @@ def _names(entry: NodeEntry, field: str) -> list[str]:
             f"{field} has a name ({entry.name!r}) and a count ({entry.count}); "
             f"write the name as a range, like '{entry.name}[1-{entry.count}]'"
         )
-    pieces = _BRACKETS.split(entry.name)
+    return expand_names(entry.name, field)
+
+
+def expand_names(name: str, field: str) -> list[str]:
+    """The names that a range such as `b[1-3]` stands for."""
+    pieces = _BRACKETS.split(name)
     if any(char in piece for piece in pieces[::2] for char in "[]"):
-        raise RotaError(f"{field}.name is {entry.name!r}; its brackets do not match")
-    choices = [[piece] if index % 2 == 0 else _span(piece, entry.name, field) for index, piece in enumerate(pieces)]
+        raise RotaError(f"{field}.name is {name!r}; its brackets do not match")
+    choices = [[piece] if index % 2 == 0 else _span(piece, name, field) for index, piece in enumerate(pieces)]
     if (nodes := math.prod(map(len, choices))) > MOST_NODES:
-        raise RotaError(f"{field}.name is {entry.name!r}, which makes {nodes} nodes; the most is {MOST_NODES}")
+        raise RotaError(f"{field}.name is {name!r}, which makes {nodes} nodes; the most is {MOST_NODES}")
     return ["".join(parts) for parts in itertools.product(*choices)]
 
 

@@ -54,7 +54,11 @@ def _amount(parse: Callable[[object], int]) -> BeforeValidator:
 
 def name_of(value: object) -> object:
     """A name as files write it, also as a number; raises a `ValueError` for what is none."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if value is None:
+        raise ValueError("it is given without a value (null); write a name, or leave it out")
+    if isinstance(value, bool):
+        raise ValueError(f"it is {str(value).lower()}, as YAML reads yes, no, on and off; put the name in quotes")
+    text = str(value) if isinstance(value, int) else value
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise ValueError(
             f"not a name: {_short(value)}; use up to 128 letters, digits, dots, dashes and underscores, "

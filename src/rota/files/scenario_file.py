@@ -139,6 +139,7 @@ class ScenarioFile(FileModel):
     spread: Annotated[Factors | str, _read_by(spread_factors)] = Field(default_factory=dict)
     neighbours: Annotated[Factors | str, _read_by(neighbour_factors)] = Field(default_factory=dict)
     contention: Flag = False
+    network: Text | None = None
     speed_factor: Text | None = None
     scaling: float = 1.0
     uneven_batches: Flag = False
@@ -169,7 +170,7 @@ def read_scenario_file(path: Path) -> dict[str, object]:
 def relative_to(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Options whose names of files are relative to a folder."""
     given = dict(options)
-    for name in ("trace", "faults"):
+    for name in ("trace", "faults", "network"):
         if given.get(name) is not None:
             given[name] = str(folder / given[name])
     if given.get("profiles") not in (None, "catalogue", "none", "plans", "plans:fixed"):
@@ -239,6 +240,7 @@ def scenario_from(options: Mapping[str, object], source: Path) -> Scenario:
             load_s=file.load_time,
             save_s=file.save_time,
         ),
+        network=file.network,
         faults=file.faults,
         fault_rates=rates,
         failures=file.failures,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +13,7 @@ from rota.core.model.job import OPPORTUNISTIC
 from rota.files.document import read_document
 from rota.files.durations import Seconds
 from rota.files.job_shape import MOST_PRIORITY, Bytes, Name
+from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus
 from rota.files.shape import FileModel, checked
 
 Text = Annotated[str, Field(min_length=1)]
@@ -125,6 +126,28 @@ class GpuPart(FileModel):
     bound: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
+def _by_default(parse: Callable[[object], int]) -> BeforeValidator:
+    """`share`, `none`, or an amount, which is checked and kept as text."""
+
+    def read(value: object) -> object:
+        if value in ("share", "none"):
+            return value
+        try:
+            amount = parse(value)
+        except NotAQuantity as error:
+            raise ValueError(f"{error}; or `share`, or `none`") from error
+        if not 0 < amount <= MOST_BY_DEFAULT:
+            raise ValueError(f"{str(value)[:40]!r} is not an amount above 0; write `none` for no limit")
+        return str(value)
+
+    return BeforeValidator(read)
+
+
+MOST_BY_DEFAULT = 1 << 62
+DefaultBytes = Annotated[str, _by_default(parse_bytes)]
+DefaultCpus = Annotated[str, _by_default(parse_cpus)]
+
+
 CheckName = Literal["disk", "memory", "time", "cgroup", "gpu", "dcgm", "matmul", "bandwidth", "all-reduce"]
 
 
@@ -159,7 +182,11 @@ class UpFile(FileModel):
     accounts: Annotated[Text | Named | None, BeforeValidator(_named)] = None
     isolation: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     seccomp: Annotated[bool, Field(strict=True)] = False
-    scratch: Bytes | None = None
+    default_cpus: DefaultCpus = "share"
+    default_memory: DefaultBytes = "share"
+    scratch: DefaultBytes = "share"
+    task_output: Annotated[Bytes, Field(ge=1 << 20)] = 128 << 20
+    keep_size: DefaultBytes = "share"
     max_processes: Annotated[int, Field(strict=True, ge=16, le=1 << 22)] = 4096
     device_nodes: Text | None = None
     gpu_suspend: Annotated[Literal["auto", "off"], Switch] = "auto"

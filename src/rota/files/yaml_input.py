@@ -1,8 +1,8 @@
 """The only reader of YAML: plain values, bounded while they are composed, without surprises of YAML 1.1.
 
 Nodes are composed without recursion from the parser's events. Aliases are counted with all that they stand for, so
-that a short text can't become a large document. A number in base 60 (`1:30:00`) is refused, since its writer meant
-something else.
+that a short text can't become a large document. A number in base 60 (`1:30:00`), 2, 8 or 16 (`010` is 8) or with
+underscores is refused, since its writer meant something else, or another reader of YAML would.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ MOST_VALUES = 1_000_000
 MOST_REPEATED = 10_000
 """Values that aliases may repeat in one document."""
 _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?", re.ASCII)
+_OTHER_BASE = re.compile(r"[-+]?0[0-9a-fA-FxXbBoO_]*[0-9a-fA-F_]", re.ASCII)
+"""A whole number that is not decimal to YAML 1.1 or 1.2, such as 010, 0x1F or 0b1."""
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -85,6 +87,7 @@ def _loader() -> Any:
         def construct_yaml_int(self, node: Any) -> int:
             value = str(self.construct_scalar(node))
             _refuse_base_60(value, node)
+            _refuse_spelling(value, node, _OTHER_BASE)
             if len(value) > 80:
                 raise _wrong(f"a whole number of {len(value)} digits; at most {MOST_DIGITS} digits", node)
             try:
@@ -95,6 +98,7 @@ def _loader() -> Any:
         def construct_yaml_float(self, node: Any) -> float:
             value = str(self.construct_scalar(node))
             _refuse_base_60(value, node)
+            _refuse_spelling(value, node)
             number = float(super().construct_yaml_float(node))
             if number != number or (number in (float("inf"), float("-inf")) and "inf" not in value.lower()):
                 raise _wrong(f"{value[:40]} is not a finite number", node)
@@ -112,6 +116,14 @@ def _wrong(problem: str, node: Any) -> BadYamlValue:
 def _refuse_base_60(value: str, node: Any) -> None:
     if _BASE_60.fullmatch(value):
         raise _wrong(f"{value[:40]} is a number in base 60 to YAML; put it in quotes, or write a time like 1h30m", node)
+
+
+def _refuse_spelling(value: str, node: Any, other_base: re.Pattern[str] | None = None) -> None:
+    """Refuse numbers that readers of YAML read differently."""
+    if other_base is not None and other_base.fullmatch(value):
+        raise _wrong(f"{value[:40]} is not a decimal number to YAML; write it in decimal, or put it in quotes", node)
+    if "_" in value:
+        raise _wrong(f"{value[:40]} has underscores; write the number without them, or put it in quotes", node)
 
 
 def _refuse_repeated_keys(node: Any) -> None:

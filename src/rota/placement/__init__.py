@@ -11,6 +11,7 @@ from rota.core.model.job import Job, Level, Locality
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.perf.speed.network import Weighting, weighting
+from rota.placement.links import find_by_links
 from rota.placement.network import find_near
 from rota.placement.patterns import Pattern
 from rota.placement.ranked import PLACEMENTS, NodeChoice, find_ranked
@@ -40,6 +41,8 @@ class Style:
     """How far it is from node to node, for a style that keeps traffic short; the pattern is then for other jobs."""
     ranking: Plugin | None = None
     """A user's order of nodes, in place of the pattern."""
+    network: str = ""
+    """The network file of a style that goes by links."""
 
     def locality(self, job: Job) -> Locality:
         """The job's own locality, or the style's."""
@@ -55,7 +58,7 @@ class Style:
 
     def alike(self, job: Job) -> Hashable:
         """Jobs with the same roles and locality are placed in the same way."""
-        if self.ranking is not None:
+        if self.ranking is not None or self.network:
             return job.id
         if job.locality is None and not job.exclusive and job.elastic is None and not self.by_skew:
             return job.roles
@@ -65,6 +68,8 @@ class Style:
         """Devices for all tasks of a job, or None."""
         if self.ranking is not None:
             return find_ranked(inventory, job, self.ranking, insist)
+        if self.network:
+            return find_by_links(inventory, job, self.network, insist)
         if self.weighting is not None:
             return find_near(inventory, job, self.weighting, insist)
         return find(inventory, job, self._pattern(job), insist)
@@ -82,6 +87,7 @@ SUMMARIES = {
     "attempts": "as few nodes as possible for 3 attempts, within a rack for 3 more; every=S is how long one takes",
     "skew": "as few nodes as possible, required, for models with one dominant tensor; others as with any",
     "liquid": "each task where it adds least traffic over distance; h=levels, h=nodes or h=1/4/40 is how far",
+    "links": "where the job's own exchange takes least time; links:FILE is the network file",
 }
 
 _PATTERNS = {
@@ -93,12 +99,13 @@ _PATTERNS = {
     "attempts": Pattern.FEWEST_NODES,
     "skew": Pattern.FEWEST_NODES,
     "liquid": Pattern.FEWEST_NODES,
+    "links": Pattern.FEWEST_NODES,
 }
 
 
 def style(spec: str) -> Style:
-    """The style for `NAME`, `consolidate:relax_after=SECONDS`, `attempts:every=SECONDS`, `liquid:h=DISTANCES`, a name
-    that another package adds, or `FILE.py:FUNCTION`."""
+    """The style for `NAME`, `consolidate:relax_after=SECONDS`, `attempts:every=SECONDS`, `liquid:h=DISTANCES`,
+    `links:FILE`, a name that another package adds, or `FILE.py:FUNCTION`."""
     name, _, options = spec.partition(":")
     if name not in _PATTERNS:
         ranking = find_plugin(PLACEMENTS, spec)
@@ -108,6 +115,10 @@ def style(spec: str) -> Style:
         return Style(name=spec, pattern=Pattern.FIRST, ranking=ranking)
     if name == "skew" and not options:
         return Style(name=name, pattern=Pattern.FEWEST_NODES, locality_by_default=Locality(hard=True), by_skew=True)
+    if name == "links":
+        if not options:
+            raise RotaError("placement 'links' needs the network file; write links:FILE")
+        return Style(name=spec, pattern=Pattern.FEWEST_NODES, network=options)
     if name == "liquid":
         return Style(name=spec, pattern=Pattern.FEWEST_NODES, weighting=_distances(options))
     seconds = _seconds(name, options)

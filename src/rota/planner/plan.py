@@ -6,10 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from rota.core.errors import RotaError
 from rota.planner.simulate.schedules import PipelineSchedule
 
 ReportProgress = Callable[[float], None]
 """Told the fraction of the work that is done."""
+
+
+class TooManyIdeals(RotaError):
+    """The graph has more ideals than an exact search looks at."""
 
 
 class PlanObjective(Enum):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.options import PlannerOptions
-from rota.planner.plan import PlacementPlan, PlanObjective, ReportProgress
+from rota.planner.plan import PlacementPlan, PlanObjective, ReportProgress, TooManyIdeals
 
 PlanFunction = Callable[[PlanningProblem, PlannerOptions, ReportProgress | None], PlacementPlan]
 
@@ -75,7 +75,7 @@ PLANNERS: tuple[PlannerEntry, ...] = (
         summary="Places and orders operators by an integer program on a coarsened graph.",
         cites="Hafeez et al., Middleware 2021",
         objective="latency: end of the last operator",
-        guarantee="never worse than list scheduling and filling in order",
+        guarantee="never worse than baechi",
         target="rota.planner.methods.pesto:plan_pesto",
     ),
     PlannerEntry(
@@ -175,3 +175,15 @@ def run_planner(
     module, _, attribute = entry.target.partition(":")
     function: PlanFunction = getattr(importlib.import_module(module), attribute)
     return function(problem, options, report)
+
+
+def run_default(
+    problem: PlanningProblem, options: PlannerOptions, report: ReportProgress | None = None
+) -> PlacementPlan:
+    """Plan with the objective's own planner; with `linear` where the graph is too wide for `max-load`."""
+    name = default_planner(options.objective or PlanObjective.THROUGHPUT)
+    try:
+        return run_planner(name, problem, options, report)
+    except TooManyIdeals as err:
+        plan = run_planner("linear", problem, options, report)
+        return replace(plan, notes=(*plan.notes, f"not the least for certain: {err}"))

@@ -19,7 +19,7 @@ from rota.perf.speed.options import decode_speed, encode_speed
 from rota.scenario.scenario import ClusterChange, FaultRates, Scenario
 
 Json = dict[str, Any]
-_PLAIN = ("trace", "format", "jobs", "skip_bad_lines", "skip_oversized", "reference", "faults", "failures")
+_PLAIN = ("trace", "format", "jobs", "skip_bad_lines", "skip_oversized", "reference", "faults", "network", "failures")
 _OTHER_COSTS = tuple(field.name for field in dataclasses.fields(Costs) if field.name != "restart_s")
 _OWN_COSTS = ("move_s", "resize_s")
 """Costs that are as a restart unless given, so that 0 says something."""

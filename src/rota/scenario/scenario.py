@@ -70,6 +70,8 @@ class Scenario:
     speed: SpeedModel = field(default_factory=SpeedModel)
     """The options of the speed model; its profiles are those named above."""
     costs: Costs = field(default_factory=Costs)
+    network: str | None = None
+    """The network file, as `FILE[:between=NAME,...]`; None: that of the cluster file, else links do not matter."""
     faults: str | None = None
     """The file of node failures and repairs."""
     fault_rates: FaultRates | None = None

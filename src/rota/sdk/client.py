@@ -124,9 +124,11 @@ class Client:
         answer: Json = self._call("POST", f"/jobs/{quote(job_id, safe='')}/{action}")
         return answer
 
-    def act_on_all(self, action: str, *, ids: Sequence[str] = (), name: str | None = None) -> Json:
+    def act_on_all(self, action: str, *, ids: Sequence[str] = (), name: str | None = None, force: bool = False) -> Json:
         """`cancel`, `hold` or `release` jobs by ids or name, in one request; return those done and refused."""
-        body = {"action": action, "ids": list(ids), "name": name}
+        body: Json = {"action": action, "ids": list(ids), "name": name}
+        if force:
+            body["force"] = True
         answer: Json = self._call("POST", "/jobs/actions", body)
         return answer
 

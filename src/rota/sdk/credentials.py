@@ -27,6 +27,21 @@ def write_credentials(url: str, token: str | None) -> None:
     kept.pop(url, None)
     if token is not None:
         kept[url] = token
+    _write(kept)
+
+
+def read_mark(url: str, user: str) -> str:
+    """Return what the manager returned when a user last logged in from here; empty if it did not."""
+    found = _all().get(f"{url} {user}")
+    return found if isinstance(found, str) else ""
+
+
+def write_mark(url: str, user: str, mark: str) -> None:
+    """Keep the mark that a login returned: with it, failed logins of others do not count."""
+    _write({**_all(), f"{url} {user}": mark})
+
+
+def _write(kept: dict[str, Any]) -> None:
     path = credentials_file()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".credentials.{os.getpid()}")

@@ -12,6 +12,8 @@ from sqlalchemy import ColumnElement, Engine, FromClause, Row, func, or_, select
 from rota.store.schema import jobs
 
 Json = dict[str, Any]
+MOST_IDS = 500
+"""How many ids one statement names."""
 FINAL = ("succeeded", "failed", "cancelled")
 _members = jobs.alias("members")
 _LISTED = [column for column in jobs.c if column.name not in ("job", "live")]
@@ -152,6 +154,16 @@ class JobRecords:
         ended = jobs.c.ended_s.is_(None) | (jobs.c.ended_s > at_s)
         with self._engine.connect() as connection:
             return connection.execute(select(*columns).where(jobs.c.submitted_s <= at_s, ended)).all()
+
+    def owners_of_ended(self, ids: Collection[str]) -> dict[str, str]:
+        """Return the owners of those of the jobs that have ended, the first that ended first."""
+        found: list[Any] = []
+        wanted = sorted(ids)
+        with self._engine.connect() as connection:
+            for begin in range(0, len(wanted), MOST_IDS):
+                which = jobs.c.id.in_(wanted[begin : begin + MOST_IDS]) & jobs.c.state.in_(FINAL)
+                found += connection.execute(select(jobs.c.id, jobs.c.owner, jobs.c.ended_s).where(which)).all()
+        return {row.id: row.owner for row in sorted(found, key=lambda row: (row.ended_s or 0.0, row.id))}
 
     def latest_named(self, name: str, tenant: str) -> list[str]:
         """Return the ids of a tenant's newest job of a name, and of those of that name submitted with it."""

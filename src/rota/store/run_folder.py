@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import secrets
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,30 @@ _OUTPUT = "output-"
 _MOST_PROGRESS = 16384
 _MOST_CURVE = 1 << 20
 _MOST_POINTS = 1000
+_MOST_STEPS = 1 << 53
 _NOT_WHAT_IT_SHOULD_BE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the space that the files in a folder take; links are not followed, what can't be read does not count."""
+    total, pending = 0, [str(folder)]
+    while pending:
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+    return total
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all that is in it, however deep; links are not followed, what can't be removed stays."""
+    with contextlib.suppress(RecursionError):  # a task nested folders a thousand deep
+        shutil.rmtree(folder, ignore_errors=True)
+    if os.path.lexists(folder):
+        with contextlib.suppress(OSError):
+            subprocess.run(["rm", "-rf", "--", str(folder)], capture_output=True, stdin=subprocess.DEVNULL, check=False)
 
 
 def mark_of(home: Path) -> str:
@@ -59,8 +85,8 @@ def progress(home: Path, job_id: JobId) -> Json | None:
         read = json.loads(_read_shared(home, job_id, "progress-0.json", _MOST_PROGRESS))
         speed = float(read["steps_per_s"])
         shown = speed if math.isfinite(speed) else 0.0
-        found: Json = {"step": int(read["step"]), "steps_per_s": shown, "values": _numbers(read["values"])}
-        if (steps := int(read.get("steps") or 0)) > 0:
+        found: Json = {"step": _count(read["step"]), "steps_per_s": shown, "values": _numbers(read["values"])}
+        if (steps := _count(read.get("steps") or 0)) > 0:
             found["steps"] = steps
         return found
     except _NOT_WHAT_IT_SHOULD_BE:
@@ -81,7 +107,7 @@ def curve(home: Path, job_id: JobId) -> list[tuple[float, int, dict[str, float]]
     """How the numbers of a job's first task went over its life, as (time, step, values); only numbers are taken."""
     try:
         read = json.loads(_read_shared(home, job_id, "curve-0.json", _MOST_CURVE))
-        points = [(float(at_s), int(step), _numbers(values)) for at_s, step, values in read["points"][:_MOST_POINTS]]
+        points = [(float(at_s), _count(step), _numbers(values)) for at_s, step, values in read["points"][:_MOST_POINTS]]
     except _NOT_WHAT_IT_SHOULD_BE:
         return []
     return [point for point in points if math.isfinite(point[0])]
@@ -94,6 +120,14 @@ def _read_shared(home: Path, job_id: JobId, name: str, most_bytes: int) -> bytes
         return os.read(file, most_bytes)
     finally:
         os.close(file)
+
+
+def _count(value: Any) -> int:
+    """A number of steps; raises a `ValueError` for one that is too large to be compared or divided."""
+    found = int(value)
+    if abs(found) > _MOST_STEPS:
+        raise ValueError("too many steps")
+    return found
 
 
 def _numbers(values: Json) -> dict[str, float]:

@@ -68,7 +68,7 @@ class Tokens:
     def add(self, token: StoredToken, actor: str) -> None:
         """Store a new token."""
         with self._engine.begin() as connection:
-            append_audit(connection, [_entry(token.created_s, actor, "token-create", token)])
+            append_audit(connection, [_entry(token.created_s, actor, "token-create", token, _told(token))])
             connection.execute(insert(tokens), {**_row(token), "tenants": json.dumps(token.tenants)})
         self._by_digest[token.digest] = token
 
@@ -119,12 +119,19 @@ class Identities:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def claim(self, name: str, issuer: str, subject: str) -> bool:
+    def claim(self, name: str, issuer: str, subject: str, *, is_free: bool = True) -> bool:
         """Whether a name belongs to an account; a free name belongs to it from now on."""
+        if not is_free:
+            return self._belongs(name, issuer, subject)
         try:
             return self._claim(name, issuer, subject)
         except IntegrityError:  # another login claimed the name at the same time
-            return self._claim(name, issuer, subject)
+            return self._belongs(name, issuer, subject)
+
+    def _belongs(self, name: str, issuer: str, subject: str) -> bool:
+        with self._engine.connect() as connection:
+            found = connection.execute(select(identities).where(identities.c.name == name)).first()
+        return found is not None and (found.issuer, found.subject) == (issuer, subject)
 
     def _claim(self, name: str, issuer: str, subject: str) -> bool:
         with self._engine.begin() as connection:
@@ -153,6 +160,13 @@ class Identities:
 
 def _row(token: StoredToken) -> dict[str, object]:
     return {column.name: getattr(token, column.name) for column in tokens.columns}
+
+
+def _told(token: StoredToken) -> str:
+    """What a new token allows: its tenants, its Unix account, and how long it is valid."""
+    until = "" if token.expires_s is None else f"; for {token.expires_s - token.created_s:.0f} s"
+    account = "" if token.account is None else f"; account {token.account}"
+    return f"tenants {', '.join(token.tenants) or 'none'}{account}{until}"
 
 
 def _entry(at_s: float, actor: str, action: str, token: StoredToken, detail: str = "") -> dict[str, object]:

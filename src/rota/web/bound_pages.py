@@ -42,6 +42,17 @@ class BoundPages:
             self._owners.pop(client.id, None)
 
         client.on_delete(forget)
+        self._delete_once(client)
+
+    def _delete_once(self, client: Client) -> None:
+        """Let a page be deleted only once: here when its session ends, and by NiceGUI after its socket has closed."""
+        delete = client.delete
+
+        def delete_once() -> None:
+            if client.id in Client.instances:
+                delete()
+
+        client.delete = delete_once  # type: ignore[method-assign]  # the only place that both go through
 
     def allows(self, scope: Any, client_id: object) -> bool:
         """Whether the session of a socket owns a page."""
@@ -86,5 +97,4 @@ class BoundPages:
         await asyncio.sleep(LEAVE_S)
         for sid, _ in list(core.sio.manager.get_participants("/", client.id)):
             await core.sio.disconnect(sid)
-        if client.id in Client.instances:
-            client.delete()
+        client.delete()

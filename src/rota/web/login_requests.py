@@ -15,12 +15,13 @@ from rota.api.identity.routes import source_of
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.web.login import forward_page, logged_out_words, login_page
-from rota.web.sessions import COOKIE, LIFETIME_S, LOGIN_COOKIE, SECURE_COOKIE, Sessions, Visitor
+from rota.web.sessions import COOKIE, DEVICE_COOKIE, LIFETIME_S, LOGIN_COOKIE, SECURE_COOKIE, Sessions, Visitor
 
 MAX_LOGIN_BYTES = 8192
 MAX_QUERY = 8192
 LOGIN_PATHS = ("/login", "/logout", "/login/oidc", "/login/callback")
 PENDING_S = 600
+DEVICE_S = 180 * 86400
 
 
 class LoginRequests:
@@ -71,16 +72,24 @@ class LoginRequests:
             return self._page(str(error), 401, target)
         except RotaError as error:
             return self._page(str(error), 422, target)
-        return self._logged_in(request, digest, RedirectResponse(target, status_code=303))
+        answer = self._logged_in(request, digest, RedirectResponse(target, status_code=303))
+        if "name" in form:
+            self._keep_cookie(request, answer, DEVICE_COOKIE, self._service.logins.new_mark(form["name"][0][:128]))
+        return answer
+
+    def _keep_cookie(self, request: Request, answer: Response, name: str, value: str) -> None:
+        """Let a browser keep a value that it shows to the login pages only."""
+        secure = self.is_secure(request)
+        answer.set_cookie(name, value, max_age=DEVICE_S, path="/login", httponly=True, samesite="strict", secure=secure)
 
     async def _digest(self, request: Request, form: dict[str, str]) -> str:
         """Return the digest of the token or session that a form logs in with."""
         logins, source = self._service.logins, source_of(request)
         if "name" in form:
             request.state.claimed = form["name"][:128]
-            session, _ = await logins.log_in_user(form["name"][:128], form.get("password", "")[:1024], source)
+            mark = request.cookies.get(DEVICE_COOKIE, "")[:200]
+            session, _ = await logins.log_in_user(form["name"][:128], form.get("password", "")[:1024], source, mark)
             return session.digest
-        logins.refuse_if_many(source)
         digest = digest_of(form.get("token", "").strip())
         try:
             self._service.access.holder(digest)

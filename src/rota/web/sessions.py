@@ -14,6 +14,8 @@ SECURE_COOKIE = "__Host-rota_session"
 """The cookie's name over TLS: browsers take it from this very host only, not from a sibling."""
 LOGIN_COOKIE = "rota_login"
 """A secret that binds a login by single sign-on to the browser in which it was begun."""
+DEVICE_COOKIE = "rota_device"
+"""The mark of a browser with which a local user has logged in."""
 LIFETIME_S = 12 * 3600.0
 MAX_SESSIONS = 10_000
 

@@ -58,7 +58,8 @@ def shared(users: tuple[str, str]) -> Iterator[Shared]:
     device = str(folder / "accel{index}")
     _make_devices(device)
     options = ("--emulate", "gpu=2/2", "--require-token", "--accounts", "names", "--run-as", "nobody")
-    limits = ("--max-processes", "64", "--scratch", "32Mi", "--device-nodes", device)
+    sizes = ("--scratch", "32Mi", "--task-output", "1Mi", "--default-memory", "400Mi")
+    limits = ("--max-processes", "64", *sizes, "--device-nodes", device)
     tenants = ("--tenants", ",".join(["x", *(f"tenant-{name}" for name in users)]))
     manager = Manager(folder, *options, *limits, *tenants)
     manager.env |= {"ROTA_SECRET_OF_THE_MANAGER": "tell nobody", "LD_LIBRARY_PATH": "/opt/of-the-manager"}

@@ -142,6 +142,39 @@ def test_memory_is_limited(shared: Shared) -> None:
     assert (ended["state"], ended["failure"]) == ("failed", "out-of-memory")
 
 
+@pytest.mark.attack("asks for no memory and takes all of it", stopped_by="cgroup: a default memory limit")
+def test_memory_is_limited_without_a_request(shared: Shared) -> None:
+    _needs(shared, "memory")
+    job_id = shared.attacker.submit("head -c 900M /dev/zero | tail -c 899M > /dev/null")
+
+    ended = shared.manager.wait(job_id)
+
+    assert (ended["state"], ended["failure"]) == ("failed", "out-of-memory")
+    assert "ask for what it needs with `memory`" in ended["message"]
+    lines = {line["what"]: line["default"] for line in shared.attacker.client.resources(job_id)}
+    assert lines["memory"] == 400 << 20, "`rota show` says so"
+
+
+@pytest.mark.attack("asks for no memory and is spared when others are not", stopped_by="the kernel takes it first")
+def test_tasks_without_a_request_are_taken_first(shared: Shared) -> None:
+    scores = [shared.run("cat /proc/self/oom_score_adj", resources=asked) for asked in ({}, {"memory": "50Mi"})]
+
+    assert [int(score) for score in scores] == [500, 0]
+
+
+@pytest.mark.attack("fills the disk with its output", stopped_by="only the last part of the output is kept")
+def test_output_is_bounded(shared: Shared) -> None:
+    job_id = shared.attacker.submit("yes | head -c 40000000; echo end")
+
+    shared.manager.wait(job_id)
+
+    said = shared.manager.said(job_id)
+    assert said.startswith("[rota: ")
+    assert "bytes of output were dropped here" in said[:100]
+    assert said.endswith("y\nend\n")
+    assert len(said) < 3 << 20
+
+
 @pytest.mark.attack("fills /dev/shm past its memory", stopped_by="cgroup: memory")
 def test_shared_memory_counts_as_memory(shared: Shared) -> None:
     _needs(shared, "memory")
@@ -209,10 +242,22 @@ def test_only_assigned_devices_open(shared: Shared, gpus: int, env: dict[str, st
             "i=0; while [ $i -lt 40 ]; do head -c 1M /dev/zero > $ROTA_RUN_DIR/f$i; i=$((i+1)); done; sleep 30",
             "many files",
         ),
+        attack(
+            "uses up the inodes of the disk with empty files",
+            "scratch limit: each file counts at least 16 KiB",
+            "mkdir -p e; cd e; seq 1 3000 | xargs touch; sleep 30",
+            "empty files",
+        ),
+        attack(
+            "hides what it writes in folders deeper than any path",
+            "scratch limit: such folders count as too much",
+            "for i in $(seq 120); do mkdir $NAME; cd $NAME; done; head -c 64M /dev/zero > big; sleep 30",
+            "deep folders",
+        ),
     ],
 )
 def test_scratch_space_is_limited(shared: Shared, command: str) -> None:
-    job_id = shared.attacker.submit(command)
+    job_id = shared.attacker.submit(command, env={"NAME": "d" * 100})
 
     ended = shared.manager.wait(job_id)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import time
 from contextlib import suppress
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from drivers.kubernetes.objects import node_object, pod_object
+from drivers.kubernetes.strange_objects import BOMB, HIVED, NAMES, WORDS, any_pod, spoiled
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.api.quantity import milli, plain_number, whole
 from rota.drivers.kubernetes.filters.world import FilterState
@@ -28,63 +28,6 @@ from rota.drivers.kubernetes.settings import ClusterSettings, read_settings
 
 Json = dict[str, Any]
 SETTINGS = ClusterSettings(hived_pods=True)
-HIVED = "hivedscheduler.microsoft.com/pod-scheduling-spec"
-BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(8)
-)
-WORDS = ["²", "٣", "9" * 5000, "abc", "1e400000000", "-1", "", "NaN", "inf", "0x10", "1_000", "1d" + " " * 50 + "x"]
-WORDS += ["\ud800", "x" * 300, "rack:hard", "10m", "2", "[" * 5000, BOMB, "1:30:00", "../../secrets/x", "{}", "a,b,c"]
-NOTES = ["tasks", "min-tasks", "max-tasks", "job", "id", "seat", "size", "devices", "placement", "gpu", "gpu-memory"]
-NOTES += ["locality", "relax-after", "time-limit", "estimate", "class", "exclusive", "model", "late", "user", "name"]
-NAMES = [f"rota.dev/{name}" for name in NOTES] + [HIVED, "rota.dev/pod-group"]
-SCALARS: list[Any] = [None, True, 0, -1, 7, 1 << 70, 0.5, float("nan"), float("inf"), *WORDS]
-
-
-def any_value(rng: random.Random, depth: int = 2) -> Any:
-    kind = rng.randrange(6) if depth else 0
-    if kind == 4:
-        return [any_value(rng, depth - 1) for _ in range(rng.randrange(3))]
-    if kind == 5:
-        return {rng.choice(WORDS): any_value(rng, depth - 1) for _ in range(rng.randrange(3))}
-    return rng.choice(SCALARS)
-
-
-def any_notes(rng: random.Random) -> dict[str, Any]:
-    return {rng.choice(NAMES): rng.choice(WORDS) for _ in range(rng.randrange(5))}
-
-
-def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in an object."""
-    found = [here] if here else []
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inner:
-        found += places(each, (*here, key))
-    return found
-
-
-def spoiled(rng: random.Random, whole_object: Json) -> Any:
-    """The object with up to two of its values replaced."""
-    made: Any = copy.deepcopy(whole_object)
-    for _ in range(rng.randrange(3)):
-        place = rng.choice(places(made))
-        parent = made
-        for key in place[:-1]:
-            parent = parent[key]
-        parent[place[-1]] = any_value(rng)
-    return made
-
-
-def any_pod(rng: random.Random) -> Any:
-    made = pod_object(
-        rng.choice(["p", "p-1", "p-2"]),
-        uid=f"uid-{rng.randrange(6)}",
-        annotations=any_notes(rng),
-        labels=any_notes(rng),
-        owner=("Job", "owner"),
-        spec=rng.choice([{"nodeName": "n1", "tolerations": [{"key": "a"}]}, {"priority": 3}]),
-        status={"phase": rng.choice(["Pending", "Running", "Failed"])},
-    )
-    return spoiled(rng, made)
 
 
 def take_in(objects: list[Any]) -> None:

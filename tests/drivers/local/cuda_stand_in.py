@@ -2,6 +2,7 @@
 
 A folder holds the state. `PID` there is a process with GPU memory, with the number of bytes in it, `PID.locked` one
 whose CUDA calls wait, and `PID.host` one whose memory is on the host. `fails` names the steps that the driver refuses.
+While there is a file `idle`, the GPUs have nothing to do.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ _PYNVML = """
         return found
     def nvmlDeviceGetMemoryInfo(handle):
         return types.SimpleNamespace(used=sum(_processes(handle).values()), total=16 << 30)
-    def nvmlDeviceGetUtilizationRates(handle): return types.SimpleNamespace(gpu=90, memory=10)
+    def nvmlDeviceGetUtilizationRates(handle):
+        idle = (STATE / "idle").exists()
+        return types.SimpleNamespace(gpu=1 if idle else 90, memory=10)
     def nvmlDeviceGetComputeRunningProcesses(handle):
         return [types.SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in _processes(handle).items()]
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,24 @@ def test_kernel_counts_what_a_task_takes_and_ends_what_is_left_of_it(real: Cgrou
     assert not Path(told["enter"][0]).parent.exists()
 
 
+@pytest.mark.slow
+def test_all_tasks_together_are_limited(real: Cgroups) -> None:
+    """A task without a limit of its own can't take what the manager and the machine need."""
+    limited = replace(real, tasks_bytes=48 << 20)
+    told = limited.make("8/1/0", TaskLimits(cpu_share=2000))
+    enter = " && ".join(f"echo $$ > {path}" for path in told["enter"])
+    hungry = subprocess.run(
+        ["sh", "-c", f"{enter} && exec python3 -c 'x = bytearray(100 << 20)'"], capture_output=True, check=False
+    )
+    cpu = real.parents["cpu"] / "8-1-0"
+    share = int((cpu / ("cpu.weight" if real.version == 2 else "cpu.shares")).read_text())
+    limited.remove("8/1/0")
+    limited.sweep([])
+
+    assert hungry.returncode == -9
+    assert share == (200 if real.version == 2 else 2048)
+
+
 def test_what_nobody_knows_is_swept_away(real: Cgroups) -> None:
     real.make("1/1/0", TaskLimits())
     real.make("2/1/0", TaskLimits())
@@ -75,6 +94,7 @@ def test_second_version_writes_its_own_files(tmp_path: Path) -> None:
 
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
         "cpu.max": "150000 100000",
+        "cpu.weight": "150",
         "memory.max": str(1 << 30),
         "memory.oom.group": "1",
         "memory.swap.max": "0",

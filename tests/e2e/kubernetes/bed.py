@@ -31,7 +31,7 @@ BUILD = Path(__file__).parent / "build"
 NEEDED = ("etcd", "kube-apiserver")
 READY_S = float(os.environ.get("ROTA_READY_S", "120"))
 """How long an API server may take to start; longer on a machine with much else to do."""
-USERS = 64
+USERS = 96
 """Identities without any right, `user-0` and so on, for tests to give rights to."""
 
 

@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: item.path.parent in folders)
 
 
-def _prepared(bed: Bed) -> Bed:
+def prepared(bed: Bed) -> Bed:
     """What `rota k8s manifests` prints, but for the program itself: tests run that."""
     said = bed.admin.get("/version")
     major, minor = ("".join(filter(str.isdigit, said.get(name, ""))) for name in ("major", "minor"))
@@ -46,7 +46,7 @@ class Beds:
         if controllers not in self._made:
             making = made_bed(controllers=controllers)
             try:
-                self._made[controllers] = (_prepared(next(making)), making)
+                self._made[controllers] = (prepared(next(making)), making)
             except NoCluster as error:
                 pytest.skip(str(error))
         return self._made[controllers][0]

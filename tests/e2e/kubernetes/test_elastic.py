@@ -56,7 +56,8 @@ def test_gang_grows_into_what_is_free_and_shrinks_for_others(
     assert (set(holders(seen, "one")), set(holders(seen, "two"))) == (set(kept), others)
     assert rota(managed, "cancel", "two").returncode == 0
 
-    eventually(lambda: len(holders(seen, "one")) == 8)
+    # Job controllers of current releases wait before they replace evicted pods, longer with each
+    eventually(lambda: len(holders(seen, "one")) == 8, within_s=30 if managed.minor < 25 else 240)
     assert set(kept) < set(holders(seen, "one"))
     ranks = [each["metadata"]["annotations"]["rota.dev/seat"] for each in holders(seen, "one").values()]
     assert sorted(ranks) == [str(number) for number in range(8)]
@@ -77,8 +78,6 @@ def test_spare_pods_say_so_and_go_when_the_job_has_succeeded(
     assert eventually(lambda: seen.waiting_for(spare)).startswith("spare: its job runs with 2 tasks now")
     eventually(lambda: spare not in seen.pods())
     path = "/apis/batch/v1/namespaces/default/jobs/short"
-    eventually(
-        lambda: [each["type"] for each in managed.admin.get(path)["status"].get("conditions", ())] == ["Complete"]
-    )
+    eventually(lambda: "Complete" in [each["type"] for each in managed.admin.get(path)["status"].get("conditions", ())])
     ended = [(each["name"], each["state"]) for each in Client(replica.url).jobs(all=True)]
     assert ended == [("short", "succeeded")]

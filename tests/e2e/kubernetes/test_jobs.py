@@ -32,8 +32,8 @@ def test_job_is_a_gang_without_a_change_and_its_end_frees_its_devices(
 
     eventually(lambda: len(seen.running("second")) == 4)
     assert seen.promised_twice() == []
-    done = managed.admin.get("/apis/batch/v1/namespaces/default/jobs/first")
-    assert done["status"]["succeeded"] == 4
+    path = "/apis/batch/v1/namespaces/default/jobs/first"
+    eventually(lambda: managed.admin.get(path)["status"].get("succeeded") == 4)
 
 
 def test_job_that_is_preempted_comes_back_when_there_is_room(

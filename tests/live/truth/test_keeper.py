@@ -37,7 +37,7 @@ class FixedSource:
         self._control = control
         self.asked = 0
 
-    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = "") -> Forecast:
         self.asked += 1
         now_s = self._control.state.now_s
         return Forecast(

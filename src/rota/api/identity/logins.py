@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.api.access import Access, AccessRole, Unknown, digest_of
-from rota.api.identity.attempts import LoginLimiter, TooManyLogins
+from rota.api.identity.attempts import DeviceMarks, LoginLimiter, TooManyLogins
 from rota.api.identity.pending import DeviceLogin, PendingBrowser, PendingLogins
 from rota.api.identity.provider_protocol import LoginProvider, ProviderRefused, ProviderTokens
 from rota.api.identity.rights import LoginRefused, UserRights, rights_of
@@ -29,7 +29,8 @@ LOCAL = "local users"
 SESSION_S = 12 * 3600.0
 CHECK_S = 0.5
 HASHES_AT_ONCE = 2
-MAX_WAITING = 16
+MAX_WAITING = 32
+"""Logins that wait for their passwords to be compared, in each lane."""
 GRACE_S = 60.0
 """How long a session outlives the provider's token, so that a refresh can be repeated."""
 UNKNOWN_USER = f"scrypt:{COST}:{BLOCK}:{PARALLEL}:{'A' * 22}==:{'A' * 43}="
@@ -45,6 +46,29 @@ class ProviderSession:
     refresh_token: str | None
     refresh_at_s: float
     until_s: float
+
+
+class HashLane:
+    """A queue of logins whose passwords are compared, a few at once. Known devices have a lane of their own."""
+
+    def __init__(self, at_once: int) -> None:
+        self._hashing = asyncio.Semaphore(at_once)
+        self._waiting = 0
+
+    async def enter(self, pause_s: float) -> None:
+        """Wait for a turn, after a pause; raises `TooManyLogins` if too many wait."""
+        if self._waiting >= MAX_WAITING:
+            raise TooManyLogins(1.0)
+        self._waiting += 1
+        try:
+            await asyncio.sleep(pause_s)
+            await self._hashing.acquire()
+        finally:
+            self._waiting -= 1
+
+    def leave(self) -> None:
+        """Let the next one have its turn."""
+        self._hashing.release()
 
 
 class Logins:
@@ -65,8 +89,8 @@ class Logins:
         self.public_url = public_url.rstrip("/")
         self.pending = PendingLogins()
         self._limiter = LoginLimiter()
-        self._hashing = asyncio.Semaphore(HASHES_AT_ONCE)
-        self._waiting = 0
+        self._marks = DeviceMarks()
+        self._lanes = {"known": HashLane(1), "usual": HashLane(HASHES_AT_ONCE), "slow": HashLane(1)}
         self._local: dict[str, LocalUser] = {}
         self._of_provider: dict[str, ProviderSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -93,14 +117,27 @@ class Logins:
 
     # -- local users -----------------------------------------------------------------------------
 
-    async def log_in_user(self, name: str, password: str, source: str) -> tuple[StoredToken, str]:
-        """Open a session for a local user; a wrong name and a wrong password can't be told apart."""
-        self._limiter.refuse_if_many(source, name)
+    async def log_in_user(self, name: str, password: str, source: str, mark: str = "") -> tuple[StoredToken, str]:
+        """Open a session for a local user; a wrong name and a wrong password can't be told apart.
+
+        `mark` is what `new_mark` returned when the user last logged in with this device, if it did.
+        """
         user = self._known_user(name)
-        if not await self._is_password(password, UNKNOWN_USER if user is None else user.password) or user is None:
-            self._limiter.failed(source, name)
+        hashed = UNKNOWN_USER if user is None else user.password
+        device = self._marks.device(mark, name, hashed)
+        self._limiter.refuse_if_many(source, name, device)
+        pause_s = 0.0 if device else self._limiter.pause_s(source)
+        lane = self._lanes["known" if device else "slow" if pause_s else "usual"]
+        await lane.enter(pause_s)
+        try:
+            self._limiter.refuse_if_many(source, name, device)  # others may have failed while it waited
+            is_right = await asyncio.to_thread(is_password, password, hashed)
+        finally:
+            lane.leave()
+        if not is_right or user is None:
+            self._limiter.failed(source, name, device)
             raise Unknown("the user name or the password is wrong")
-        self._limiter.succeeded(source, name)
+        self._limiter.succeeded(source, name, device)
         await self._claim(name, LOCAL, name)
         opened = await asyncio.to_thread(
             self._access.open_session,
@@ -120,26 +157,24 @@ class Logins:
             log.error("the file of users can't be read", extra={"error": str(error)})
             raise Unavailable("local users can't log in now; the manager's log says why") from error
 
+    def new_mark(self, name: str) -> str:
+        """Return the mark of a device with which a local user has just logged in."""
+        user = self._known_user(name)
+        return "" if user is None else self._marks.make(name, user.password)
+
     def note_failure(self, source: str) -> None:
-        """Count a failed login with a token."""
+        """Count a failed login with a token; raises `TooManyLogins` after many of them."""
+        self._limiter.refuse_failed(source)
         self._limiter.failed(source)
 
-    def refuse_if_many(self, source: str) -> None:
-        """Raise `TooManyLogins` after too many failed logins with tokens."""
-        self._limiter.refuse_if_many(source)
-
-    async def _is_password(self, password: str, hashed: str) -> bool:
-        if self._waiting >= MAX_WAITING:
-            raise TooManyLogins(1.0)
-        self._waiting += 1
-        try:
-            async with self._hashing:
-                return await asyncio.to_thread(is_password, password, hashed)
-        finally:
-            self._waiting -= 1
+    async def pause(self, source: str) -> None:
+        """Let a login from an address wait from which many have failed."""
+        await asyncio.sleep(self._limiter.pause_s(source))
 
     async def _claim(self, name: str, issuer: str, subject: str) -> None:
-        if not await asyncio.to_thread(self._identities.claim, name, issuer, subject):
+        """Let a name belong to an account; refuse one that belongs to another, also to a token or a local user."""
+        is_free = issuer == LOCAL or not (self._access.has_token(name) or self._known_user(name))
+        if not await asyncio.to_thread(self._identities.claim, name, issuer, subject, is_free=is_free):
             raise LoginRefused(f"the name {name!r} belongs to another account on this manager; ask an admin")
 
     async def release(self, name: str, actor: str) -> bool:

@@ -25,6 +25,8 @@ class PasswordLogin(BaseModel):
 
     name: Annotated[str, Field(min_length=1, max_length=128)]
     password: Annotated[str, Field(min_length=1, max_length=1024)]
+    device: Annotated[str, Field(max_length=200)] = ""
+    """The mark that the user's last login with this device returned."""
 
 
 class DevicePoll(BaseModel):
@@ -53,15 +55,16 @@ async def ways(request: Request) -> Response:
 async def log_in(request: Request, wanted: PasswordLogin) -> Response:
     """Log in as a local user; only this response contains the session's secret."""
     request.state.claimed = wanted.name
-    session, secret = await service(request).logins.log_in_user(wanted.name, wanted.password, source_of(request))
-    return JSONResponse(_opened(session, secret), status_code=201)
+    logins = service(request).logins
+    opened = await logins.log_in_user(wanted.name, wanted.password, source_of(request), wanted.device)
+    return JSONResponse({**_opened(*opened), "device": logins.new_mark(wanted.name)}, status_code=201)
 
 
 @router.post("/login/device", status_code=201)
 async def begin_device(request: Request) -> Response:
     """Begin a login by single sign-on on another device."""
     logins = service(request).logins
-    logins.refuse_if_many(source_of(request))
+    await logins.pause(source_of(request))
     return JSONResponse(await logins.begin_device(), status_code=201)
 
 

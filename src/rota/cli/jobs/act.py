@@ -13,7 +13,12 @@ Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="The jo
 NameOption = Annotated[str | None, typer.Option("--name", help="All unfinished jobs of this name, such as an array.")]
 
 
-def cancel(jobs: Jobs = None, name: NameOption = None, server: ServerOption = None) -> None:
+def cancel(
+    jobs: Jobs = None,
+    name: NameOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Kill at once: no time to save or clean up.")] = False,
+    server: ServerOption = None,
+) -> None:
     """End jobs in any state.
 
     Examples:
@@ -21,8 +26,10 @@ def cancel(jobs: Jobs = None, name: NameOption = None, server: ServerOption = No
       rota cancel 17 18
 
       rota cancel --name sweep
+
+      rota cancel --force 17
     """
-    _act(jobs, name, "cancel", server)
+    _act(jobs, name, "cancel", server, force=force)
 
 
 def hold(jobs: Jobs = None, name: NameOption = None, server: ServerOption = None) -> None:
@@ -45,7 +52,7 @@ def release(jobs: Jobs = None, name: NameOption = None, server: ServerOption = N
     _act(jobs, name, "release", server)
 
 
-def _act(jobs: list[str] | None, name: str | None, action: str, server: str | None) -> None:
+def _act(jobs: list[str] | None, name: str | None, action: str, server: str | None, *, force: bool = False) -> None:
     """Apply the action to all jobs in one request; raise the first refusal at the end."""
     from rota.sdk.client import Client, Refused
 
@@ -54,8 +61,10 @@ def _act(jobs: list[str] | None, name: str | None, action: str, server: str | No
         raise RotaError("name the jobs: by their ids, or with --name NAME")
     refused: list[str] = []
     if isinstance(client, Client):
-        answer = client.act_on_all(action, ids=list(dict.fromkeys(jobs or [])), name=name)
+        answer = client.act_on_all(action, ids=list(dict.fromkeys(jobs or [])), name=name, force=force)
         refused = [each["error"] for each in answer["refused"]]
+    elif force:
+        raise RotaError("--force: pods are ended by Kubernetes; use kubectl delete pod --grace-period=0 --force")
     else:
         found = [] if name is None else [str(job["id"]) for job in client.jobs(name=name)]
         if name is not None and not found:

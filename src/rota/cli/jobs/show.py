@@ -118,7 +118,7 @@ def _show_resources(compared: list[dict[str, Any]]) -> None:
     rows = [
         {
             "what": each["what"],
-            "asked": amount_of(each["what"], each["asked"]) + _origin(each),
+            "asked": _asked(each),
             "estimate": _estimated(each),
             "used": None if each["used"] is None else amount_of(each["what"], each["used"]),
         }
@@ -129,6 +129,13 @@ def _show_resources(compared: list[dict[str, Any]]) -> None:
     for each in compared:
         if each["why"]:
             echo(f"{each['what']}: {each['why']}")
+
+
+def _asked(each: dict[str, Any]) -> str:
+    """What a task asked for, or the limit that it has without."""
+    if each.get("default"):
+        return f"{amount_of(each['what'], each['default'])} (default limit)"
+    return amount_of(each["what"], each["asked"]) + _origin(each)
 
 
 def _origin(each: dict[str, Any]) -> str:

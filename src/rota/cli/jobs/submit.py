@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _FILE_ENDINGS = frozenset({".yaml", ".yml", ".json"})
-_SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
+_SPAN = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 MOST_MEMBERS = 10_000
 """Members of an array that are sent at all; a manager takes 1,000 at once unless its settings say otherwise."""
 _JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
@@ -255,7 +255,11 @@ def _members(text: str) -> list[int]:
         first, last = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
         if first > last:
             raise RotaError(f"--array is {text!r}; write it like 0-9 or 1,3,5-7")
-        if last - first >= MOST_MEMBERS:
-            raise RotaError(f"--array is {text!r}, which is {last - first + 1} jobs; submit them in parts")
+        count = len(found) + last - first + 1
+        if count > MOST_MEMBERS:
+            raise RotaError(
+                f"--array is {text[:60]!r}, which is {count} jobs; a manager takes 1000 at once unless its "
+                f"limits.jobs_at_once is another number, and never more than {MOST_MEMBERS}; submit them in parts"
+            )
         found.update(dict.fromkeys(range(first, last + 1)))
     return list(found)

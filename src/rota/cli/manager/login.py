@@ -61,7 +61,13 @@ def login(
 def _by_password(client: Client, user: str | None, *, from_stdin: bool) -> dict[str, Any]:
     name = user if user is not None else typer.prompt("User name")
     password = sys.stdin.readline().rstrip("\n") if from_stdin else typer.prompt("Password", hide_input=True)
-    opened: dict[str, Any] = client.post("/login", {"name": name, "password": password})
+    from rota.sdk.credentials import read_mark, write_mark
+
+    mark = read_mark(client.url, name)
+    asked = {"name": name, "password": password, **({"device": mark} if mark else {})}
+    opened: dict[str, Any] = client.post("/login", asked)
+    if opened.get("device"):
+        write_mark(client.url, name, str(opened["device"]))
     return opened
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,8 @@ from rota.cli.manager.up_options import (
     Config,
     DatabaseUrl,
     DataFolder,
+    DefaultCpusOption,
+    DefaultMemoryOption,
     DeviceNodes,
     Emulate,
     EstimateBound,
@@ -24,6 +27,7 @@ from rota.cli.manager.up_options import (
     GpuSuspendOption,
     Isolation,
     IsolationOption,
+    KeepSize,
     MaxPriorityOption,
     MinRunOption,
     OidcOption,
@@ -35,6 +39,7 @@ from rota.cli.manager.up_options import (
     Scratch,
     Seccomp,
     TaskEnv,
+    TaskOutput,
     TenantsOption,
     TrustProxyOption,
     UrlOption,
@@ -75,12 +80,16 @@ def up(
     accounts: AccountsOption = None,
     isolation: IsolationOption = Isolation.AUTO,
     seccomp: Seccomp = False,
-    scratch: Scratch = None,
+    default_cpus: DefaultCpusOption = "share",
+    default_memory: DefaultMemoryOption = "share",
+    scratch: Scratch = "share",
+    task_output: TaskOutput = "128Mi",
     max_processes: Annotated[int, typer.Option(help="Processes and threads that a task may have.", min=16)] = 4096,
     device_nodes: DeviceNodes = None,
     gpu_suspend: GpuSuspendOption = GpuSuspend.AUTO,
     task_env: TaskEnv = None,
     keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
+    keep_size: KeepSize = "share",
     estimate_bound: EstimateBound = 0.25,
     require_token: RequireToken = False,
     users: UsersOption = None,
@@ -105,11 +114,16 @@ def up(
 
       rota up --config /etc/rota.yaml --log-format json
     """
-    from rota.api.serve import serve
-
     settings = _merged(ctx, config)
     verify(settings)
     _warn_of_rounds(settings)
+    _run(settings)
+
+
+def _run(settings: UpFile) -> None:
+    """Run a manager with verified settings until it is stopped."""
+    from rota.api.serve import serve
+
     options = _options(settings, umask=os.umask(PRIVATE))
     set_up(LogFormat(settings.log_format), LogLevel(settings.log_level))
     say = (lambda line: echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
@@ -222,8 +236,9 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
     from rota.api.serve import Options
     from rota.cli.manager.up_gpu import with_gpus
+    from rota.drivers.local.confinement.default_limits import KEPT_PART, SCRATCH_PART, default_limits, disk_part
     from rota.drivers.local.machine import device_nodes
-    from rota.drivers.local.settings import Settings
+    from rota.drivers.local.settings import LOG_FILES, Settings
     from rota.files.oidc_file import read_oidc_file
     from rota.live.intake.tenant_registry import TenantSettings
     from rota.live.loop.boot import Scheduling
@@ -232,6 +247,8 @@ def _options(settings: UpFile, *, umask: int) -> Options:
 
     home = (settings.data or data_folder()).absolute()
     cluster = _cluster(settings.emulate, settings.gpu.nvml)
+    devices = sum(node.devices for node in cluster.nodes)
+    defaults = default_limits(settings.default_cpus, settings.default_memory, devices)
     tasks = Settings(
         home=home,
         accounts=_accounts(settings),
@@ -239,9 +256,11 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         umask=umask,
         task_env=settings.task_env or {},
         device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
-        scratch_bytes=settings.scratch or 0,
+        scratch_bytes=disk_part(settings.scratch, SCRATCH_PART, home),
+        log_bytes=settings.task_output // LOG_FILES,
         max_processes=settings.max_processes,
-        limits=_limits(home, Cgroup(settings.cgroups)),
+        defaults=defaults,
+        limits=_limits(home, Cgroup(settings.cgroups), defaults.tasks_bytes),
     )
     return Options(
         scheduling=Scheduling(
@@ -259,6 +278,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         key=settings.tls_key,
         require_token=settings.require_token,
         keep_s=settings.keep,
+        keep_bytes=disk_part(settings.keep_size, KEPT_PART, home),
         estimate_bound=settings.estimate_bound,
         call_limits=settings.limits,
         health=settings.health,
@@ -272,7 +292,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     )
 
 
-def _limits(home: Path, wanted: Cgroup) -> Cgroups | NoCgroups:
+def _limits(home: Path, wanted: Cgroup, tasks_bytes: int) -> Cgroups | NoCgroups:
     from rota.drivers.local.cgroup import NoCgroups
     from rota.drivers.local.cgroup_search import find
 
@@ -281,7 +301,7 @@ def _limits(home: Path, wanted: Cgroup) -> Cgroups | NoCgroups:
     found = find(home)
     if wanted is Cgroup.ON and isinstance(found, NoCgroups):
         raise RotaError(f"--cgroups on: no cgroups can be made here ({found.why}); leave it out to do without")
-    return found
+    return found if isinstance(found, NoCgroups) else replace(found, tasks_bytes=tasks_bytes)
 
 
 def _cluster(emulate: str | None, nvml: Path | None = None) -> Cluster:

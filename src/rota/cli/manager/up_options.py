@@ -83,7 +83,25 @@ IsolationOption = Annotated[
 Seccomp = Annotated[
     bool, typer.Option("--seccomp", help="Refuse confined tasks system calls that reach into the kernel.")
 ]
-Scratch = Annotated[str | None, typer.Option(help="What a job may write to its own folders, e.g. 100Gi; more ends it.")]
+DefaultCpusOption = Annotated[
+    str,
+    typer.Option(
+        help="CPUs of tasks that ask for none, for each GPU: a number, `share` (what others leave) or `none`."
+    ),
+]
+DefaultMemoryOption = Annotated[
+    str,
+    typer.Option(help="Memory of tasks that ask for none, for each GPU: a size, `share` (by GPUs or CPUs) or `none`."),
+]
+Scratch = Annotated[
+    str,
+    typer.Option(help="What a job may write to its own folders: a size, `share` (a tenth of the disk) or `none`."),
+]
+TaskOutput = Annotated[str, typer.Option(help="Output that is kept of each task; the oldest is dropped first.")]
+KeepSize = Annotated[
+    str,
+    typer.Option(help="What ended jobs' folders may hold: a size, `share` (half of the disk) or `none`."),
+]
 DeviceNodes = Annotated[
     str | None,
     typer.Option(help="The devices' nodes, e.g. /dev/accel{index}; for NVIDIA GPUs they are known.", metavar="PATH"),

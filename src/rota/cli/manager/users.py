@@ -24,6 +24,9 @@ NameArgument = Annotated[str, typer.Argument(help="The user's name.")]
 FileOption = Annotated[
     Path | None, typer.Option(help="The file; by default users.json in the manager's data folder.", metavar="FILE")
 ]
+DataOption = Annotated[
+    Path | None, typer.Option(help="The manager's data folder, as for `rota up`.", metavar="DIR", file_okay=False)
+]
 StdinOption = Annotated[bool, typer.Option("--password-stdin", help="Read the password from stdin, for scripts.")]
 
 
@@ -34,6 +37,7 @@ def add(
     tenant: Annotated[list[str] | None, typer.Option(help="For which tenants, as A,B; '*' for all.")] = None,
     password_stdin: StdinOption = False,
     file: FileOption = None,
+    data: DataOption = None,
 ) -> None:
     """Add a user; the manager accepts it at once.
 
@@ -49,7 +53,7 @@ def add(
         raise RotaError(f"{name!r} is not a user name; use letters, digits and ._@+-, and not `local` or `manager`")
     if role not in ROLES:
         raise RotaError(f"unknown role {role!r}; {did_you_mean(role, ROLES)}")
-    path = _path(file)
+    path = _path(file, data)
     hashed = hash_password(_password(from_stdin=password_stdin))
     with changed_users(path) as users:
         if name in users:
@@ -60,7 +64,9 @@ def add(
 
 
 @app.command("passwd")
-def passwd(name: NameArgument, password_stdin: StdinOption = False, file: FileOption = None) -> None:
+def passwd(
+    name: NameArgument, password_stdin: StdinOption = False, file: FileOption = None, data: DataOption = None
+) -> None:
     """Change a user's password; the user's sessions end within a second.
 
     Examples:
@@ -71,7 +77,7 @@ def passwd(name: NameArgument, password_stdin: StdinOption = False, file: FileOp
 
     from rota.store.user_file import changed_users, hash_password
 
-    path = _path(file)
+    path = _path(file, data)
     hashed = hash_password(_password(from_stdin=password_stdin))
     with changed_users(path) as users:
         _must_exist(name, users, path)
@@ -79,7 +85,7 @@ def passwd(name: NameArgument, password_stdin: StdinOption = False, file: FileOp
 
 
 @app.command("remove")
-def remove(name: NameArgument, file: FileOption = None) -> None:
+def remove(name: NameArgument, file: FileOption = None, data: DataOption = None) -> None:
     """Remove a user; the user's sessions end within a second.
 
     Examples:
@@ -88,7 +94,7 @@ def remove(name: NameArgument, file: FileOption = None) -> None:
     """
     from rota.store.user_file import changed_users
 
-    path = _path(file)
+    path = _path(file, data)
     with changed_users(path) as users:
         _must_exist(name, users, path)
         del users[name]
@@ -110,7 +116,7 @@ def release(name: NameArgument, server: ServerOption = None) -> None:
 
 
 @app.command("list")
-def list_users(file: FileOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
+def list_users(file: FileOption = None, data: DataOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
     """List the users without their passwords.
 
     Examples:
@@ -119,15 +125,19 @@ def list_users(file: FileOption = None, output: OutputOption = OutputFormat.TABL
     """
     from rota.store.user_file import read_users
 
-    found = sorted(read_users(_path(file)).values(), key=lambda user: user.name)
+    found = sorted(read_users(_path(file, data)).values(), key=lambda user: user.name)
     emit([{"name": user.name, "role": user.role, "tenants": list(user.tenants)} for user in found], COLUMNS, output)
 
 
-def _path(file: Path | None) -> Path:
+def _path(file: Path | None, data: Path | None) -> Path:
     from rota.api.identity.setup import USERS
     from rota.sdk.place import managers_data_folder
 
-    path = file if file is not None else managers_data_folder() / USERS
+    if file is not None and data is not None:
+        raise RotaError("--file and --data are given; give one of them: without --file, it is users.json in --data")
+    path = file if file is not None else (data or managers_data_folder()) / USERS
+    if data is not None and not data.is_dir():
+        raise RotaError(f"--data: there is no folder {data}")
     if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
         raise RotaError(f"{path} belongs to the manager; run this as its user, for a service with sudo")
     return path

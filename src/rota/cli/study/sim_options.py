@@ -61,7 +61,8 @@ class SimOptions:
     placement: Annotated[
         str | None,
         _option(
-            "any, consolidate[:relax_after=S], spread, best-fit, even, attempts[:every=S], skew, liquid[:h=H]; "
+            "any, consolidate[:relax_after=S], spread, best-fit, even, attempts[:every=S], skew, liquid[:h=H], "
+            "links:FILE; "
             "FILE.py:FUNCTION; default: the policy's."
         ),
     ] = None
@@ -114,6 +115,14 @@ class SimOptions:
     contention: Annotated[
         bool, _flag("--contention", "Jobs of known kinds contend for the resources of the servers that they share.")
     ] = False
+    network: Annotated[
+        str | None,
+        _option(
+            "Links of the cluster: jobs wait for what they send, and slow each other down; "
+            "between=fair, cassini or crux divides links.",
+            "FILE[:between=NAME]",
+        ),
+    ] = None
     type_speed: Annotated[str, _option("Speed of device types, e.g. v100=1,k80=0.3.")] = ""
     speed_factor: Annotated[
         str | None, _option("FILE.py:FUNCTION that every speed is multiplied with.", "FILE.py:FUNCTION")

@@ -22,6 +22,7 @@ from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.gangs.binder import Binder
+from rota.drivers.kubernetes.gangs.claim_binder import ClaimBinder
 from rota.drivers.kubernetes.gangs.claims_check import ClaimsCheck, RepairCount
 from rota.drivers.kubernetes.gangs.context import DriverContext, EventSink, Report
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, Stage
@@ -105,6 +106,7 @@ class KubernetesDriver:
             settings=settings,
             binder=self._binder,
             volume_binder=VolumeBinder(api, self.world.volumes),
+            claim_binder=ClaimBinder(api, self.world.devices),
             gang_index=self.gang_index,
             node_cache=self.node_cache,
             occupancy=self.occupancy,

@@ -91,6 +91,8 @@ class ClusterSettings(FileModel):
     """How often claims are compared with the API server's pods."""
     hived_pods: Annotated[bool, Field(strict=True)] = False
     """Whether pods may give tenant, priority, devices and gang with HiveD's annotation."""
+    fractions: Annotated[bool, Field(strict=True)] = False
+    """Whether pods may ask for a fraction of a device, by annotation; only where no device plugin assigns devices."""
     settle: Annotated[Seconds, Field(ge=0)] = 1.0
     """How long a controller whose size is not known must have made no pod before its gang counts as whole."""
 

@@ -180,13 +180,15 @@ class Attempt:
 
     def _root_cause(self, failed: TaskHandle) -> tuple[TaskHandle, Failure]:
         """Return the failed task whose signs tell most, and its failure: in a gang most errors only follow from one."""
-        found = [(failed, _failure_of(failed))]
+        found = [(failed, _failure_of(failed, self.job))]
         others = [
             task
             for task in self.tasks
             if task is not failed and task.ran and not task.succeeded and not task.state.get("stopped")
         ]
-        found += [(task, _failure_of(task)) for task in others[:RANKS_LOOKED_AT] if task.phase is TaskPhase.ENDED]
+        found += [
+            (task, _failure_of(task, self.job)) for task in others[:RANKS_LOOKED_AT] if task.phase is TaskPhase.ENDED
+        ]
         return min(found, key=lambda each: each[1].tier)
 
     @property
@@ -236,13 +238,14 @@ def true_number(folder: Path, number: int) -> int:
     return int(folder.resolve().name) if folder.is_symlink() else number
 
 
-def _failure_of(task: TaskHandle) -> Failure:
+def _failure_of(task: TaskHandle, job: Job) -> Failure:
     """Return why a task failed."""
     return classify(
         task.state.get("exit_code"),
         task.state.get("signal"),
         tail(task.folder),
         memory_limit=task.state.get("cause") == "memory",
+        asked_memory=bool(job.roles[task.slot.role].memory_bytes),
         scratch_limit=task.state.get("cause") == "scratch",
         gpu_memory_limit=task.state.get("excess", ""),
         not_suspended=str(task.state.get("swap_failed") or ""),

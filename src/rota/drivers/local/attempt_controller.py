@@ -173,14 +173,14 @@ class AttemptController:
             self._watch(attempt, task)
         return attempt
 
-    def stop(self, job_id: JobId, cause: Cause) -> None:
-        """End a job's tasks: its stop signal, its grace period, then a kill."""
+    def stop(self, job_id: JobId, cause: Cause, *, force: bool = False) -> None:
+        """End a job's tasks: its stop signal, its grace period (none with `force`), then a kill."""
         attempt = self._attempts.get(job_id)
         if attempt is None:
             return
         attempt.ordered, attempt.successor = cause, None
         most_s = CANCEL_GRACE_S if cause in (Cause.CANCELLED, Cause.TIME_LIMIT) else MOST_GRACE_S
-        self._end(attempt, min(attempt.launch.grace_s, most_s))
+        self._end(attempt, 0.0 if force else min(attempt.launch.grace_s, most_s))
 
     def settle(self) -> None:
         """Remove what is left of unknown tasks, after all jobs that should run were started or found."""

@@ -25,6 +25,9 @@ CONTROLLERS = ("memory", "cpu", "pids")
 PERIOD_US = 100_000
 LEAST_QUOTA_US = 1000
 """The kernel takes no smaller share of a period."""
+MOST_WEIGHT = 10_000
+LEAST_SHARES, MOST_SHARES = 2, 262_144
+"""What the kernel takes for the weight of a cgroup: one CPU is 100 in version 2, 1024 in version 1."""
 GONE_TRIES = 50
 GONE_TRY_S = 0.002
 MAKE_TRIES = 5
@@ -45,6 +48,8 @@ class TaskLimits:
     memory_bytes: int = 0
     processes: int = 0
     """Processes and threads that it may have at a time."""
+    cpu_share: int = 0
+    """Its share of the CPUs while tasks want more than there are, in thousandths of a CPU; 0: as the kernel has it."""
     refused: tuple[DeviceNumber, ...] = ()
     """Devices that it may not open."""
 
@@ -85,6 +90,8 @@ class Cgroups:
     parents: Mapping[str, Path]
     missing: Mapping[str, str] = field(default_factory=dict)
     """Controllers that can't be used here, each with the reason."""
+    tasks_bytes: int = 0
+    """What all tasks may have of memory together; 0 is no limit."""
 
     @property
     def keeps_cpus(self) -> bool:
@@ -118,14 +125,25 @@ class Cgroups:
     def _make(self, folder: Path) -> None:
         for left in reversed(range(MAKE_TRIES)):
             try:
-                if self._make_parent(folder.parent) and self.version == 2:
-                    enable(folder.parent, [name for name in CONTROLLERS if name in self.parents])
+                if self._make_parent(folder.parent):
+                    self._set_up_parent(folder.parent)
                 folder.mkdir(exist_ok=True)
             except FileNotFoundError:
                 if not left:
                     raise
             else:
                 return
+
+    def _set_up_parent(self, parent: Path) -> None:
+        """Hand controllers down, and limit what all tasks may have together."""
+        if self.version == 2:
+            enable(parent, [name for name in CONTROLLERS if name in self.parents])
+        if self.tasks_bytes and parent == self.parents["memory"]:
+            if self.version == 1:
+                with contextlib.suppress(OSError):  # the limit is that of all below it; always so on newer kernels
+                    (parent / "memory.use_hierarchy").write_text("1")
+            with contextlib.suppress(OSError):  # not below what the tasks of an earlier manager hold
+                _set_memory(parent, self.version, self.tasks_bytes)
 
     def _make_parent(self, parent: Path) -> bool:
         """Return whether it had to be made."""
@@ -140,6 +158,8 @@ class Cgroups:
             _limit_memory(folders["memory"], self.version, limits.memory_bytes)
         if limits.cpu_milli and "cpu" in folders:
             _limit_cpu(folders["cpu"], self.version, limits.cpu_milli)
+        if (limits.cpu_milli or limits.cpu_share) and "cpu" in folders:
+            _share_cpu(folders["cpu"], self.version, limits.cpu_milli or limits.cpu_share)
         if limits.processes and "pids" in folders:
             (folders["pids"] / "pids.max").write_text(str(limits.processes))
         if limits.refused and "devices" in folders:
@@ -204,13 +224,17 @@ def enable(folder: Path, controllers: Sequence[str]) -> None:
 
 
 def _limit_memory(folder: Path, version: int, limit: int) -> None:
+    _set_memory(folder, version, limit)
+    if version == 2:
+        (folder / "memory.oom.group").write_text("1")
+
+
+def _set_memory(folder: Path, version: int, limit: int) -> None:
     name = "memory.max" if version == 2 else "memory.limit_in_bytes"
     (folder / name).write_text(str(limit))
     swap, amount = _SWAP[name]
     if (folder / swap).exists():
         (folder / swap).write_text(amount or str(limit))
-    if version == 2:
-        (folder / "memory.oom.group").write_text("1")
 
 
 def _limit_cpu(folder: Path, version: int, cpu_milli: int) -> None:
@@ -220,6 +244,14 @@ def _limit_cpu(folder: Path, version: int, cpu_milli: int) -> None:
         return
     (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
     (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+
+
+def _share_cpu(folder: Path, version: int, cpu_milli: int) -> None:
+    """Let tasks share CPUs in proportion to what they asked for, while they want more than there are."""
+    if version == 2:
+        (folder / "cpu.weight").write_text(str(min(max(cpu_milli // 10, 1), MOST_WEIGHT)))
+    else:
+        (folder / "cpu.shares").write_text(str(min(max(cpu_milli * 1024 // 1000, LEAST_SHARES), MOST_SHARES)))
 
 
 def _removal(folder: Path) -> Iterator[float]:

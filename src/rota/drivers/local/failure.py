@@ -55,20 +55,21 @@ def classify(
     end_of_output: str,
     *,
     memory_limit: bool = False,
+    asked_memory: bool = True,
     scratch_limit: bool = False,
     gpu_memory_limit: str = "",
     not_suspended: str = "",
 ) -> Failure:
     """The failure of a task that ended with an exit code or by a signal.
 
-    `gpu_memory_limit` is by how much it exceeded what it asked for, in words, if its supervisor ended it for that.
+    `asked_memory` is whether its memory limit is what it asked for. `gpu_memory_limit` is by how much it exceeded what
+    it asked for, in words, if its supervisor ended it for that.
     """
     if gpu_memory_limit:
         return _failure(FailureClass.PERMANENT, FailureCode.GPU_OUT_OF_MEMORY, gpu_memory_limit)
     if memory_limit:
-        return _failure(
-            FailureClass.PERMANENT, FailureCode.OUT_OF_MEMORY, "out of memory: it used more than it asked for"
-        )
+        words = "it asked for" if asked_memory else "tasks get that ask for none; ask for what it needs with `memory`"
+        return _failure(FailureClass.PERMANENT, FailureCode.OUT_OF_MEMORY, f"out of memory: it used more than {words}")
     if scratch_limit:
         return _failure(
             FailureClass.PERMANENT,

@@ -11,6 +11,7 @@ from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
 from rota.drivers.local.confinement.abilities import Confinement
 from rota.drivers.local.confinement.accounts import AccountMap, own_account
+from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.drivers.local.confinement.device_rules import DeviceNumber, refused
 from rota.drivers.local.gpu.abilities import GpuAbilities
 from rota.drivers.local.gpu.mig import DevicesByNode, NamedDevice
@@ -30,6 +31,10 @@ MPS_SLACK_BYTES = 1 << 30
 unless the client has removed the variable that says how much."""
 
 
+LOG_FILES = 8
+"""In how many files the output of a task is kept; the oldest is dropped whole."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How tasks are run."""
@@ -37,7 +42,7 @@ class Settings:
     home: Path
     barrier_s: float = 60.0
     log_bytes: int = 16 << 20
-    log_files: int = 8
+    log_files: int = LOG_FILES
     accounts: AccountMap = field(default_factory=AccountMap)
     """Under which Unix account the tasks of a job run."""
     confinement: Confinement = field(default_factory=Confinement)
@@ -48,6 +53,8 @@ class Settings:
     """Variables of all tasks; those of the submitting shell and of the job take precedence."""
     device_nodes: tuple[DeviceNumber | None, ...] = ()
     """By index of a device: its node, which only tasks may open that have the device."""
+    defaults: DefaultLimits = field(default_factory=DefaultLimits)
+    """What tasks get that ask for no CPUs or no memory."""
     scratch_bytes: int = 0
     """What a job may write to its own folders; 0 is no limit."""
     limits: Cgroups | NoCgroups = field(default_factory=lambda: NoCgroups(why="not asked for"))
@@ -82,11 +89,14 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
     account = attempt.account
     named = [settings.devices[slot.node.id][index] for index in slot.devices] if settings.devices else []
     gpus = [each.gpu for each in named if not each.profile] if named else slot.devices
+    cpu_milli = role.cpu_milli or settings.defaults.cpus(role.device_milli)
+    memory_bytes = role.memory_bytes or settings.defaults.memory(role.device_milli)
     cgroup = settings.limits.make(
         task.token,
         TaskLimits(
-            cpu_milli=role.cpu_milli,
-            memory_bytes=role.memory_bytes,
+            cpu_milli=cpu_milli,
+            cpu_share=settings.defaults.cpu_share(role.device_milli),
+            memory_bytes=memory_bytes,
             processes=settings.max_processes,
             refused=() if any(each.profile for each in named) else refused(settings.device_nodes, gpus),
         ),
@@ -102,9 +112,10 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "barrier_s": settings.barrier_s,
         "grace_s": attempt.launch.grace_s,
         "clock_offset_s": clock.offset_s(),
-        "memory_bytes": role.memory_bytes,
+        "memory_bytes": memory_bytes if cgroup else role.memory_bytes,
+        "first_to_kill": not role.memory_bytes,
         "cgroup": cgroup,
-        "cpus": tied_cpus(0 if cgroup and settings.limits.keeps_cpus else role.cpu_milli, near),
+        "cpus": tied_cpus(0 if cgroup and settings.limits.keeps_cpus else cpu_milli, near),
         "numa": settings.topology.memory_near(beside),
         "gpus": list(gpus) if settings.nvml else [],
         "nvml": settings.nvml,

@@ -159,7 +159,8 @@ class TaskHandle:
         try:
             is_gone = self._was_claimed and not (self.folder / "claim").exists()
             self.folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
+            known = read_json(path)
+            if known is None or grace_s < float(known["grace_s"]):  # it is cancelled while it stops for others
                 write_json(path, {"signal": signal_name, "grace_s": grace_s, "cause": cause})
         except OSError:
             is_gone = True

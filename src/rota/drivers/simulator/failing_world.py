@@ -20,6 +20,7 @@ from rota.health.checkpoint_interval import mean_time_to_failure, young
 from rota.health.failure_model import FailureModel, JobFaultClass
 from rota.health.failure_process import Breakdown
 from rota.health.lost_time import CauseLoss, JobLosses
+from rota.network.load import NetworkLoad
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Submission
 
@@ -48,8 +49,9 @@ class FailingWorld(World):
         *,
         overlaps: bool = False,
         meters: bool = False,
+        network: NetworkLoad | None = None,
     ) -> None:
-        super().__init__(cluster, speed, costs, known_speed, overlaps=overlaps, meters=meters)
+        super().__init__(cluster, speed, costs, known_speed, overlaps=overlaps, meters=meters, network=network)
         self._model = model
         self._seed = seed
         self._index_by_id = {node.id: index for index, node in enumerate(cluster.nodes)}
@@ -173,7 +175,7 @@ class FailingWorld(World):
         super()._set_rate(run, rate)
         fault = self._job_faults.get(run.job.id)
         if fault is not None and rate > 0 and fault.at_s < run.end_s:
-            self._speak_at(run, fault.at_s)
+            self._ends.push(run, fault.at_s)
 
     def _hand_back(self, run: JobRun, now_s: float) -> Event:
         fault = self._job_faults.get(run.job.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 
 from rota.core.messages.decisions import Lease
@@ -120,3 +121,40 @@ class JobRun:
             return
         self.saved_s += math.floor(ran_s / self.interval_s) * self.interval_s
         self.saved = self.work_at(self.saved_s)
+
+
+class EndQueue:
+    """The moments at which runs end, earliest first; a moment that no longer holds is passed over."""
+
+    __slots__ = ("_ends", "_pushed")
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[float, int, JobRun]] = []
+        self._pushed = 0
+
+    @property
+    def due_s(self) -> float:
+        """The time at which the next run ends."""
+        ends = self._ends
+        while ends:
+            at_s, _, run = ends[0]
+            if run.end_s == at_s:
+                return at_s
+            heapq.heappop(ends)
+        return math.inf
+
+    def pop(self, now_s: float) -> JobRun | None:
+        """Remove and return a run that ends by now; None when there are no more."""
+        ends = self._ends
+        while ends and ends[0][0] <= now_s:
+            at_s, _, run = heapq.heappop(ends)
+            if run.end_s == at_s:
+                return run
+        return None
+
+    def push(self, run: JobRun, at_s: float) -> None:
+        """Set the end of a run."""
+        run.end_s = at_s
+        if at_s < math.inf:
+            heapq.heappush(self._ends, (at_s, self._pushed, run))
+            self._pushed += 1

@@ -18,6 +18,7 @@ from rota.drivers.simulator.speeds import ScenarioSpeeds, scenario_speeds
 from rota.drivers.simulator.study import Setting, believed, oversized, refuse_unknown_types, setting_of
 from rota.files.cluster import read_cluster
 from rota.files.faults import read_faults
+from rota.network.model import NetworkModel
 from rota.perf.speed.factor import speed_factor
 from rota.perf.speed.options import fingerprint
 from rota.policies import find_policy
@@ -147,7 +148,25 @@ def _setting(scenario: Scenario, cluster: Cluster, speeds: ScenarioSpeeds) -> Se
         estimate=speeds.estimate,
         fault_list=tuple((fault.at_s, fault.node, fault.up) for fault in listed),
         changes=changes,
+        network=_network(scenario, cluster, changes),
     )
+
+
+def _network(scenario: Scenario, cluster: Cluster, changes: Sequence[tuple[float, Cluster]]) -> NetworkModel | None:
+    """The links of the scenario, or of its cluster file; None where neither names any."""
+    spec = scenario.network
+    if spec is None and isinstance(scenario.cluster, str) and scenario.cluster.endswith((".yaml", ".yml", ".json")):
+        from rota.files.cluster_file import network_spec
+
+        spec = network_spec(Path(scenario.cluster))
+    if spec is None:
+        return None
+    from rota.files.network.network_file import network_from_spec
+
+    network = network_from_spec(spec, [str(node.id) for node in cluster.nodes])
+    for _, after in changes:
+        network.topology.check_nodes((str(node.id) for node in after.nodes), network.source)
+    return network
 
 
 def _cluster(scenario: Scenario, workload: Workload) -> Cluster:

@@ -36,6 +36,8 @@ from rota.mechanisms.rounds.multi_type import may_spread, spread_out
 from rota.mechanisms.rounds.round_placement import RoundPlacement
 from rota.mechanisms.rounds.rule import round_job
 from rota.mechanisms.rounds.scheduler import RoundScheduler
+from rota.network.load import NetworkLoad
+from rota.network.model import NetworkModel
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.partial_profiles import SpeedEstimate
 from rota.perf.profiles.speed_table import Profiles
@@ -73,6 +75,8 @@ class Setting:
     failures: FailureModel | None = None
     changes: tuple[tuple[float, Cluster], ...] = ()
     """What the cluster becomes while jobs run, and when."""
+    network: NetworkModel | None = None
+    """The links between the nodes; None: they do not matter."""
 
     def __post_init__(self) -> None:
         for _, cluster in self.changes:
@@ -96,6 +100,7 @@ def setting_of(
     estimate: SpeedEstimate | None = None,
     fault_list: tuple[tuple[float, NodeId, bool], ...] = (),
     changes: tuple[tuple[float, Cluster], ...] = (),
+    network: NetworkModel | None = None,
 ) -> Setting:
     """A scenario with what was read from the files that it names."""
     return Setting(
@@ -111,6 +116,7 @@ def setting_of(
         fault_list=fault_list,
         failures=None if scenario.failures is None else failures_by_name(scenario.failures),
         changes=changes,
+        network=network,
     )
 
 
@@ -221,11 +227,13 @@ def simulate_with(
 
 def _world(setting: Setting, known: SpeedModel, *, overlaps: bool, meters: bool) -> World:
     """Return the plain world unless something fails or checkpoints take time."""
-    if setting.failures is None and not setting.costs.checkpoint_write_s:
-        return World(setting.cluster, setting.speed, setting.costs, known, overlaps=overlaps, meters=meters)
+    network = None if setting.network is None else NetworkLoad(setting.network, setting.cluster.nodes)
+    cluster, speed, costs = setting.cluster, setting.speed, setting.costs
+    if setting.failures is None and not costs.checkpoint_write_s:
+        return World(cluster, speed, costs, known, overlaps=overlaps, meters=meters, network=network)
     model = setting.failures or FailureModel(name="none")
     return FailingWorld(
-        setting.cluster, setting.speed, setting.costs, known, model, setting.seed, overlaps=overlaps, meters=meters
+        cluster, speed, costs, known, model, setting.seed, overlaps=overlaps, meters=meters, network=network
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from typing import ClassVar
@@ -29,8 +28,9 @@ from rota.core.messages.events import (
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import WHOLE, Job, JobId
 from rota.core.model.placement import Placement, meet, same_devices
-from rota.drivers.simulator.job_run import SLACK, JobRun
+from rota.drivers.simulator.job_run import SLACK, EndQueue, JobRun
 from rota.drivers.simulator.neighbours import Neighbours, duty_among, mates_of
+from rota.network.load import NetworkLoad
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.perf.speed.shared_servers import SharedServers, contends
 from rota.perf.speed.utilisation import busy_devices
@@ -53,6 +53,7 @@ class World:
         *,
         overlaps: bool = False,
         meters: bool = False,
+        network: NetworkLoad | None = None,
     ) -> None:
         self._nodes: list[Node] = list(cluster.nodes)
         self._speed = speed
@@ -63,12 +64,12 @@ class World:
         self._meters = meters
         """Whether to measure how busy devices are."""
         self._runs: dict[JobId, JobRun] = {}
-        self._ends: list[tuple[float, int, JobRun]] = []
-        self._pushed = 0
+        self._ends = EndQueue()
         self._saving: dict[JobId, JobRun] = {}
         """Jobs that save their results and may have left their devices to others."""
         self._neighbours = Neighbours() if speed.sees_neighbours or speed.knows_pairs else None
         self._shared = SharedServers(self._nodes) if speed.contention else None
+        self._network = network
 
     def expect(self, submission: Submission) -> None:
         """Take in a submission, with the true work and end of its job."""
@@ -83,7 +84,7 @@ class World:
             return
         if run.saves_result:
             self._saving[run.job.id] = run
-            self._speak_at(run, run.work_from_s + self._costs.save_s)
+            self._ends.push(run, run.work_from_s + self._costs.save_s)
         else:
             self._enter(run.job.id, run.placement)
             if not run.lapsed:
@@ -101,27 +102,18 @@ class World:
     @property
     def sees_neighbours(self) -> bool:
         """Whether a start or stop changes the speed of other jobs."""
-        return self._neighbours is not None
+        return self._neighbours is not None or self._network is not None
 
     @property
     def due_s(self) -> float:
         """The time at which the next job ends."""
-        ends = self._ends
-        while ends:
-            at_s, _, run = ends[0]
-            if run.end_s == at_s:
-                return at_s
-            heapq.heappop(ends)
-        return math.inf
+        return self._ends.due_s
 
     def pop_due(self, now_s: float) -> list[Event]:
         """Return the events of jobs that end now."""
-        ends = self._ends
         ended: list[Event] = []
-        while ends and ends[0][0] <= now_s:
-            at_s, _, run = heapq.heappop(ends)
-            if run.end_s == at_s:
-                ended.append(self._hand_back(run, now_s))
+        while (run := self._ends.pop(now_s)) is not None:
+            ended.append(self._hand_back(run, now_s))
         return ended
 
     def carry_out(self, decisions: Sequence[Decision], now_s: float) -> list[Event]:
@@ -159,10 +151,13 @@ class World:
 
     def adjust(self, now_s: float) -> list[Event]:
         """Return changes of speed of jobs whose neighbours changed; they run at another speed from now on."""
-        if self._neighbours is None:
+        if not self.sees_neighbours:
             return []
+        affected = [] if self._neighbours is None else self._neighbours.pop_affected()
+        if self._network is not None:
+            affected = list(dict.fromkeys([*affected, *self._network.pop_affected()]))
         changed: list[Event] = []
-        for job_id in self._neighbours.pop_affected():
+        for job_id in affected:
             run = self._runs[job_id]
             if run.placement is None or run.lapsed or run.rests or run.saves_until_s is not None or run.saves_result:
                 continue
@@ -186,6 +181,8 @@ class World:
                 self._nodes[index] = event.node
                 return
         self._nodes.append(event.node)
+        if self._network is not None:
+            self._network.add_node(event.node)
 
     def _start(self, run: JobRun, order: Start, now_s: float) -> Event:
         placement = run.placement = order.placement
@@ -219,7 +216,7 @@ class World:
         run.saves_until_s = now_s + self._costs.checkpoint_s
         self._part(run.job.id, run.placement or ())
         checkpoint = run.job.checkpoint
-        self._speak_at(run, min(run.saves_until_s, now_s + (math.inf if checkpoint is None else checkpoint.grace_s)))
+        self._ends.push(run, min(run.saves_until_s, now_s + (math.inf if checkpoint is None else checkpoint.grace_s)))
         return SpeedChanged(run.job.id, work, 0.0)
 
     def _stopped(self, run: JobRun, saves_until_s: float, now_s: float) -> Event:
@@ -235,7 +232,7 @@ class World:
         run.work = run.work_at(now_s)
         run.work_from_s = max(now_s, run.work_from_s)
         run.lease, run.lapsed = order.lease, False
-        if self._neighbours is not None and run.placement is not None and run.placement != order.placement:
+        if self.sees_neighbours and run.placement is not None and run.placement != order.placement:
             self._part(run.job.id, run.placement)
             self._enter(run.job.id, order.placement)
         run.placement = order.placement
@@ -269,7 +266,7 @@ class World:
             self._saving[run.job.id] = run
         if run.placement is not None:
             self._part(run.job.id, run.placement)
-        self._speak_at(run, now_s + self._costs.save_s)
+        self._ends.push(run, now_s + self._costs.save_s)
         return WorkDone(run.job.id, run.target) if self._overlaps else SpeedChanged(run.job.id, run.target, 0.0)
 
     def _resize(self, run: JobRun, decision: Resize | Move, now_s: float) -> Event:
@@ -317,6 +314,8 @@ class World:
     def _enter(self, job_id: JobId, placement: Placement) -> None:
         """Enter a job into the index of neighbours, as far as that matters for speed."""
         first = placement[0]
+        if self._network is not None:
+            self._network.enter(self._runs[job_id].job, placement)
         if first.in_turn:
             return
         is_packed = any(slot.milli != WHOLE for slot in placement)
@@ -349,6 +348,8 @@ class World:
             self._neighbours.leave(job_id, placement)
         if self._shared is not None:
             self._shared.leave(job_id)
+        if self._network is not None:
+            self._network.leave(job_id)
 
     def _set_rate(self, run: JobRun, rate: float) -> None:
         run.rate = rate
@@ -363,7 +364,7 @@ class World:
             goal_s = run.goal_s(min(lease.work, run.target))
             is_early = goal_s < lease.until_s - SLACK * max(goal_s, 1.0)
             run.end_s = goal_s if is_early else lease.until_s
-        self._speak_at(run, run.end_s)
+        self._ends.push(run, run.end_s)
 
     def _set_load(self, run: JobRun) -> None:
         """Update how busy a job keeps its devices."""
@@ -372,13 +373,12 @@ class World:
             busy = busy_devices(self._speed, run.job, run.placement, self._nodes, run.rate, mates)
             run.busy_by_work = busy / run.rate
 
-    def _speak_at(self, run: JobRun, at_s: float) -> None:
-        run.end_s = at_s
-        if at_s < math.inf:
-            heapq.heappush(self._ends, (at_s, self._pushed, run))
-            self._pushed += 1
-
     def _rate(self, run: JobRun) -> float:
+        rate = self._rate_beside(run)
+        return rate if self._network is None else rate * self._network.speed(run.job.id)
+
+    def _rate_beside(self, run: JobRun) -> float:
+        """Return the speed of a job among its neighbours, with the network to itself."""
         placement = run.placement or ()
         if self._neighbours is None:
             return self._speed.rate(run.job, placement, self._nodes)

@@ -100,7 +100,7 @@ class GpuMonitor:
         for job_id in [job_id for job_id in self._told if job_id not in on_gpus]:
             del self._told[job_id]
         if self._idle.is_on and now_s >= self._idle_due_s:
-            self._idle_due_s = now_s + IDLE_EVERY_S
+            self._idle_due_s = now_s + min(IDLE_EVERY_S, max(self._idle.rule.for_s, self._idle.rule.grace_s) / 2)
             self._check_idle(set(on_gpus), now_s)
 
     def holders(self) -> dict[int, list[GpuHolder]]:

@@ -1,9 +1,12 @@
 """AntMan's loop: guaranteed jobs keep a part of their speed alone; opportunistic ones packed beside them get the rest.
 
-Once a period, the opportunistic jobs of a GPU run for a part of it and are paused for the remainder. A pause ends by
-itself, so that jobs go on if the manager dies. The guaranteed job's speed comes from the steps that it reports through
-`rota.sdk`; for a job that reports none, the time in which its processes had kernels on the GPU takes their place.
-A job that loads, which has not opened the GPU yet, is not paused: it interferes with nothing there.
+Once a period, the opportunistic jobs of a GPU run for a part of it and are paused for the remainder. A part that is
+too short is saved up for a later period: each time that a job runs, it queues kernels that go on after its pause has
+begun. A pause ends by itself, so that jobs go on if the manager dies.
+
+The guaranteed job's speed comes from the steps that it reports through `rota.sdk`; for a job that reports none, the
+time in which its processes had kernels on the GPU takes their place. A job that loads, which has not opened the GPU
+yet, is not paused: it interferes with nothing there.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ from rota.store.run_folder import step_done
 
 log = logging.getLogger("rota.live")
 PERIOD_S = 0.5
+LEAST_RUN_S = 0.1
+"""The shortest time for which an opportunistic job runs."""
 LOOK_S = 4.0
-"""Between two looks at the speed; steps are reported once a second."""
+"""Between two looks at the speed, at least; steps are reported once a second."""
 PROBE_S = 6.0
 PROBE_EVERY_S = 60.0
 """How long, and how often, opportunistic jobs stand still so that the speed alone is measured again."""
@@ -69,6 +74,8 @@ class SpeedBounds:
         self._busy_of = busy_of
         self.pairs: dict[tuple[int, JobId], _Pair] = {}
         self._paused: set[JobId] = set()
+        self._due_s: dict[JobId, float] = {}
+        """The time that each opportunistic job may run and has not yet."""
 
     async def run(self) -> None:
         """Control until cancelled; what is paused goes on then."""
@@ -92,17 +99,21 @@ class SpeedBounds:
         for guest in [guest for guest in self._paused if guest not in duties]:
             self._resume(guest)
         spent_s = 0.0
-        for guest, duty in sorted(duties.items(), key=lambda each: (each[1], each[0])):
-            if duty >= FULL:
+        for guest, run_s in sorted(self._run_times(duties).items(), key=lambda each: (each[1], each[0])):
+            if run_s > 0:
                 self._resume(guest)
-            elif duty > 0:
-                self._resume(guest)
-                await asyncio.sleep(max(duty * PERIOD_S - spent_s, 0.0))
-                spent_s = max(duty * PERIOD_S, spent_s)
-                self._pause(guest)
-            else:
+            if run_s < FULL * PERIOD_S:
+                await asyncio.sleep(max(run_s - spent_s, 0.0))
+                spent_s = max(run_s, spent_s)
                 self._pause(guest)
         await asyncio.sleep(PERIOD_S - spent_s)
+
+    def _run_times(self, duties: dict[JobId, float]) -> dict[JobId, float]:
+        """Return for how long each opportunistic job runs in this period."""
+        due_s = {guest: self._due_s.get(guest, 0.0) + duty * PERIOD_S for guest, duty in duties.items()}
+        runs_s = {guest: min(each, PERIOD_S) if each >= LEAST_RUN_S else 0.0 for guest, each in due_s.items()}
+        self._due_s = {guest: due_s[guest] - runs_s[guest] for guest, duty in duties.items() if duty > 0}
+        return runs_s
 
     def _find_pairs(self, now_s: float) -> None:
         found: dict[tuple[int, JobId], tuple[JobId, ...]] = {}
@@ -152,12 +163,12 @@ class SpeedBounds:
         if now_s - pair.probe_until_s >= PROBE_EVERY_S:
             self._probe(pair, now_s)
         elif now_s >= pair.look_s and rate is not None:
-            pair.look_s = now_s + LOOK_S
             before = pair.control.duty
             log.debug(
                 "gpu-duty",
                 extra={"job": guaranteed, "rate": rate, "alone": pair.control.alone, "duty": pair.control.update(rate)},
             )
+            pair.look_s = now_s + max(LOOK_S, 2 * LEAST_RUN_S / pair.control.duty)  # at least two runs of the others
             if pair.control.duty != before:
                 pair.rate.clear(now_s)
 

@@ -78,8 +78,8 @@ class Outdated(RotaError):
 class JobForecasts(Protocol):
     """Forecasts on request."""
 
-    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
-        """Return when a job will start and end; `arrives` is a hypothetical job."""
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = "") -> Forecast:
+        """Return when a job will start and end; `arrives` is a hypothetical job. Askers are served in rotation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +213,12 @@ class Requests:
     def _account(self, asker: Asker, tenant: str) -> str | None:
         return asker.account if self._account_of is None else self._account_of(asker.name, tenant, asker.account)
 
-    async def foresee(self, job_id: JobId) -> Forecast:
+    async def foresee(self, job_id: JobId, asker: str = "") -> Forecast:
         """Return when a job will start and end, or the reason why there is no forecast."""
         live = self._control.state.jobs.get(job_id)
         if live is None or live.state.is_final:
             return Forecast(made_s=clock.now_s(), reason=NoForecast.ENDED)
-        return await self._foresight.ask(job_id)
+        return await self._foresight.ask(job_id, asker=asker)
 
     async def obstacle(self, values: Json, asker: Asker) -> Reason | None:
         """Why a job would find no devices if it were submitted now; None if it would."""
@@ -236,7 +236,7 @@ class Requests:
         needs = tuple(name for name in needed if name in known)
         job_id = JobId("dry-run")
         job = self._admitted(by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
-        return await self._foresight.ask(job_id, JobArrived(job))
+        return await self._foresight.ask(job_id, JobArrived(job), asker.name)
 
     def _admitted(self, job: Job, asker: Asker) -> Job:
         """The job, unless its tenant does not exist or can never have what it asks for, or its priority is too high."""

@@ -113,7 +113,7 @@ class Control:
         self._remembered_s = -math.inf
         self._dependents = Dependents(engine.state)
         self._leases = Leases(engine.state, lambda event: self._put(LoopEntry([event])))
-        self._listeners: list[Callable[[Sequence[News]], None]] = []
+        self._listeners: dict[Callable[[Sequence[News]], None], None] = {}
         self._driver: LiveDriver | None = None
         self._hold_when_stopped: set[JobId] = set()
 
@@ -199,9 +199,9 @@ class Control:
         return self._inbox
 
     def listen(self, listener: Callable[[Sequence[News]], None]) -> Callable[[], None]:
-        """Call a listener with every change once it is durable; return how to remove it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        """Call a listener with every change once it is durable; return how to remove it, also more than once."""
+        self._listeners[listener] = None
+        return lambda: self._listeners.pop(listener, None)
 
     def remembered(self, job_id: JobId) -> SimpleNamespace | None:
         """Return an unfinished job as its row would be stored now, for when the database can't be read."""

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -47,6 +48,19 @@ async def through_outages(begin: Callable[[], Coroutine[None, None, None]]) -> N
             await asyncio.sleep(UPKEEP_S)
         else:
             return
+
+
+def in_background(upkeep: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Start upkeep; the manager goes on without a part that ends by a fault, and says so in its log."""
+    task = asyncio.create_task(upkeep)
+    task.add_done_callback(_tell_failure)
+    return task
+
+
+def _tell_failure(upkeep: asyncio.Task[None]) -> None:
+    if not upkeep.cancelled() and (fault := upkeep.exception()) is not None:
+        name = getattr(upkeep.get_coro(), "__qualname__", "")
+        log.error("upkeep-failed", extra={"part": name, "why": str(fault)}, exc_info=fault)
 
 
 class Storage:
@@ -103,12 +117,18 @@ class Storage:
             return True
 
     async def _write(self, batches: Sequence[WriteBatch], is_again: bool) -> None:
+        """Write batches. A write that was begun ends before a cancellation does, or it would hold its lock for ever."""
         loop = asyncio.get_running_loop()
         if self._records.is_near and all(batch.is_small for batch in batches) and len(batches) == 1:
             finish = self._records.write(*batches, again=is_again)
+            work = loop.run_in_executor(self._writer, finish)
         else:
-            finish = await loop.run_in_executor(self._writer, lambda: self._records.write(*batches, again=is_again))
-        await loop.run_in_executor(self._writer, finish)
+            work = loop.run_in_executor(self._writer, lambda: self._records.write(*batches, again=is_again)())
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            raise
 
     def fails(self, error: DBAPIError) -> None:
         """Note that the database could not be used; a damaged one is not used again."""

@@ -44,8 +44,8 @@ MIXED = 0.8
 class ForecastSource(Protocol):
     """Computes forecasts."""
 
-    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
-        """Return when a job will start and end; `arrives` is a hypothetical job."""
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = "") -> Forecast:
+        """Return when a job will start and end; `arrives` is a hypothetical job. Askers are served in rotation."""
 
     async def ask_many(self, job_ids: Sequence[JobId]) -> dict[JobId, Forecast]:
         """Return the forecasts of several jobs, from the same forward runs."""
@@ -79,9 +79,9 @@ class ForecastKeeper:
 
     # -- forecasts -------------------------------------------------------------------------------
 
-    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
-        """Return a calibrated forecast; it is kept unless the job is hypothetical."""
-        computed = await self._source.ask(job_id, arrives)
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = "") -> Forecast:
+        """Return a calibrated forecast; it is kept unless the job is hypothetical. Askers are served in rotation."""
+        computed = await self._source.ask(job_id, arrives, asker)
         shown = self._calibrated(computed)
         if arrives is None and self._is_due(job_id, computed.made_s):
             self._keep(job_id, "asked" if job_id in self._open else "submission", computed, shown)

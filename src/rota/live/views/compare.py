@@ -7,23 +7,27 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rota.core.model.job import JobId
+from rota.core.model.job import WHOLE, JobId
+from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.drivers.local.task_usage import use_now
 from rota.live.estimates.learning import Learning, in_units
 from rota.live.estimates.past_use import FIELDS, asked_of, attributes, used_of
 from rota.store.run_folder import gpu_usage, usage
 
 
-async def compared(row: Any, home: Path, learning: Learning | None) -> list[dict[str, Any]]:
-    """A line for each resource that was asked for, estimated or used; amounts are those of one task."""
+async def compared(
+    row: Any, home: Path, learning: Learning | None, defaults: DefaultLimits | None = None
+) -> list[dict[str, Any]]:
+    """A line for each resource that was asked for, limited, estimated or used; amounts are those of one task."""
     spec = json.loads(row.spec)
     asked = asked_of(spec)
+    limits = {} if defaults is None else _limits(asked, defaults)
     used = await asyncio.to_thread(_used, row, spec, home)
     known = {} if learning is None else await learning.estimates(spec)
     lines = []
     for field in FIELDS:
         found = known.get(field)
-        if not asked[field] and field not in used and found is None:
+        if not asked[field] and field not in used and found is None and field not in limits:
             continue
         estimate = {} if found is None else in_units(field, found)
         ours = (spec.get("estimated") or {}).get(field)
@@ -31,6 +35,7 @@ async def compared(row: Any, home: Path, learning: Learning | None) -> list[dict
             {
                 "what": field,
                 "asked": asked[field],
+                "default": limits.get(field),
                 "auto": ours is not None,
                 "raised": 0 if ours is None else ours.get("raised", 0),
                 "why": None if ours is None else ours.get("why"),
@@ -43,6 +48,13 @@ async def compared(row: Any, home: Path, learning: Learning | None) -> list[dict
             }
         )
     return lines
+
+
+def _limits(asked: dict[str, float], defaults: DefaultLimits) -> dict[str, float]:
+    """The limits of a task for what it did not ask for."""
+    device_milli = round(asked["gpus"] * WHOLE)
+    found = {"cpus": defaults.cpus(device_milli) / 1000, "memory": float(defaults.memory(device_milli))}
+    return {field: limit for field, limit in found.items() if limit and not asked[field]}
 
 
 def _used(row: Any, spec: dict[str, Any], home: Path) -> dict[str, float]:

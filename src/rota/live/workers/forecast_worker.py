@@ -27,6 +27,7 @@ from rota.forecast.predict import Assumptions, Budget, Question, done_s, predict
 from rota.forecast.speeds import PlacementLearner, at_reference, observed_speeds
 from rota.forecast.value import Forecast, decode_forecast, encode_forecast
 from rota.live.loop.boot import Restored, Scheduling, restored
+from rota.live.workers.fair_turns import MANAGER
 from rota.live.workers.node_demand import NodeDemand, node_demand
 from rota.live.workers.worker_process import Json, WorkerProcess, answer_all
 from rota.store.database import open_database
@@ -55,10 +56,10 @@ class ForecastWorker:
         }
         self._helper = WorkerProcess("rota.live.workers.forecast_worker")
 
-    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = MANAGER) -> Forecast:
         """Return when a job will start and end; `arrives` is a hypothetical job."""
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
-        return decode_forecast(await self._helper.ask(question))
+        return decode_forecast(await self._helper.ask(question, asker))
 
     async def more_nodes(self, job_id: JobId) -> list[NodeDemand]:
         """Return the nodes that would start a waiting job."""

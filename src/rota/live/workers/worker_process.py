@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 
 from rota.core.errors import BuiltInFault, RotaError, Unavailable
+from rota.live.workers.fair_turns import MANAGER, FairTurns
 from rota.store import clock
 
 Json = dict[str, Any]
@@ -24,12 +25,12 @@ class WorkerProcess:
 
     def __init__(self, module: str) -> None:
         self._module = module
-        self._turn = asyncio.Lock()
+        self._turns = FairTurns()
         self._process: asyncio.subprocess.Process | None = None
 
-    async def ask(self, question: Json) -> Json:
-        """Return the answer of the process; raise its errors."""
-        async with self._turn:
+    async def ask(self, question: Json, asker: str = MANAGER) -> Json:
+        """Return the answer of the process; raise its errors. Askers are served in rotation."""
+        async with self._turns.turn(asker):
             answer = await self._ask(json.dumps(question))
         if "error" in answer:
             raise RotaError(answer["error"])
@@ -62,7 +63,7 @@ class WorkerProcess:
 
     async def retire(self) -> None:
         """Stop the worker after the open questions."""
-        async with self._turn:
+        async with self._turns.turn(MANAGER):
             await self.close()
 
     async def close(self) -> None:

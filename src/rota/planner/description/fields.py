@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,15 +83,25 @@ class JsonFields:
 def read_json(path: Path) -> Any:
     """The JSON of a file; a missing or broken file is one line."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
     except OSError as err:
         raise RotaError(f"{path}: {err.strerror or err}") from err
+    except RotaError as err:
+        raise RotaError(f"{path}: {err}") from err
     except UnicodeDecodeError as err:
         raise RotaError(f"{path}: not a text file") from err
     except json.JSONDecodeError as err:
         raise RotaError(f"{path}: not JSON, line {err.lineno}: {err.msg}") from err
     except (RecursionError, ValueError) as err:
         raise RotaError(f"{path}: not JSON of a graph: nested too deeply, or a number with too many digits") from err
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise RotaError(f"field {name!r} is there twice in one object; remove one")
+    return found
 
 
 def write_json(path: Path, value: object) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.errors import RotaError
 from rota.planner.ideals.instance import Floats, Ints, MaxLoadInstance
+from rota.planner.plan import TooManyIdeals
 
 MOST_IDEALS = 400_000
 _WORD = 64
@@ -65,8 +65,8 @@ def all_ideals(instance: MaxLoadInstance, most: int | None = None) -> list[int]:
                     following[larger] = _available(larger, available ^ bit, after[bit.bit_length() - 1], needs)
             # A level of a wide graph may be larger than all that is allowed; stop within it.
             if len(found) + len(following) > most:
-                raise RotaError(
-                    f"the graph has more than {most} ideals, too many for max-load; take pipedream or pesto,"
+                raise TooManyIdeals(
+                    f"the graph has more than {most} ideals, too many for max-load; take linear or pipedream,"
                     " or put operators together by colocation"
                 )
         found += following

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from rota.core.errors import RotaError
 from rota.planner.description.devices import GraphDevice
 from rota.planner.description.operators import CPU
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.ideals.instance import MaxLoadInstance, accelerator_type, max_load_instance, with_weightless_joined
 from rota.planner.ideals.lattice import all_ideals, ideal_table, linear_ideals, thinned
 from rota.planner.ideals.search import ChainSearch, step_devices
+from rota.planner.plan import TooManyIdeals
 
 _CPU_STEPS = 2
 """CPU stretches of a chain; more make the search longer and hardly ever help."""
@@ -65,7 +65,7 @@ def cut_by_total(problem: PlanningProblem) -> dict[int, str] | None:
     instance = replace(instance, cpus=min(instance.cpus, _CPU_STEPS))
     try:
         ideals = all_ideals(instance, most=_MOST_IDEALS)
-    except RotaError:
+    except TooManyIdeals:
         ideals = thinned(linear_ideals(instance), MOST_CUTS)
     table = ideal_table(instance, ideals)
     steps = ChainSearch(instance, table, total=True).run()

@@ -25,6 +25,10 @@ from rota.planner.simulate.loads import max_load_ms, placed_stage
 
 _ABOVE_MS = 1e-6
 _SAME_MS = 1e-6
+_SMALL = 20_000
+"""Tables of fewer ideals are searched below one bound."""
+_FACTORS = (1.08, 1.18, 1.35, 1.7, 2.5)
+"""Bounds that are tried, as multiples of the load if accelerators shared all work evenly."""
 
 
 def plan_max_load(
@@ -85,8 +89,22 @@ def _solved(instance: MaxLoadInstance, report: ReportProgress | None) -> tuple[I
     first = ChainSearch(instance, ideal_table(instance, linear_ideals(instance))).run()
     bound_ms = max(step.load_ms for step in first) + _ABOVE_MS if first else float("inf")
     table = ideal_table(instance, all_ideals(instance))
-    best = ChainSearch(instance, table, bound_ms).run(report)
-    return None if best is None else (table, best)
+    for guess_ms in _guesses(instance, table, bound_ms):
+        best = ChainSearch(instance, table, guess_ms).run(report)
+        if best is not None:
+            return table, best
+    return None
+
+
+def _guesses(instance: MaxLoadInstance, table: IdealTable, bound_ms: float) -> list[float]:
+    """Bounds to search below, the known one last: below a low one few pairs of ideals need be looked at.
+
+    What is found below any of them is the least. Small tables are searched once.
+    """
+    devices = sum(len(kind.devices) for kind in instance.kinds)
+    least_ms = max(float(table.accelerator_ms[-1]) / max(devices, 1), 1.0)  # times are scaled: 1 is the longest group
+    guesses_ms = [least_ms * factor for factor in _FACTORS] if len(table) > _SMALL else []
+    return [guess_ms for guess_ms in guesses_ms if guess_ms < bound_ms] + [bound_ms]
 
 
 def _rounded(instance: MaxLoadInstance) -> str:

@@ -90,13 +90,18 @@ def _between_ms(before: Any, after: Any) -> float:
 
 
 def _placed(program: Any, flat: Sequence[Any], device: str) -> tuple[Any, list[Any]]:
-    """A copy of the graph and its values on a device; operators that name a device name this one."""
+    """A copy of the graph and its values on a device; operators that name a device name this one.
+
+    The order in which values lie in memory differs between devices: a view that was traced on one may need a copy.
+    """
     import torch
 
     graph_module = copy.deepcopy(program.graph_module)
     for node in graph_module.graph.nodes:
         if node.kwargs.get("device") is not None:
             node.kwargs = {**node.kwargs, "device": torch.device(device)}
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
         if node.target is torch.ops.aten.to.device:
             node.args = (node.args[0], torch.device(device), *node.args[2:])
     return graph_module, [each.to(device) if hasattr(each, "to") else each for each in flat]

@@ -152,9 +152,9 @@ class QuotaLedger:
 
     def own_share(self, live: LiveJob) -> OwnShare | None:
         """The share that lacks least of those that are large enough for a job; None if it can only borrow."""
-        if live.standing == OPPORTUNISTIC:
-            return None
         need = live.job.gpu_milli
+        if live.standing == OPPORTUNISTIC or not need:
+            return None
         found = [
             OwnShare(need - (account.owned[key] * WHOLE - account.held.get(key, 0)), kind, name)
             for kind in self.kinds(live.job)

@@ -151,7 +151,7 @@ class JobPage:
     async def _compare(self) -> None:
         """Show request, estimate and usage; runs in the background, as a model may have to be fitted first."""
         service = self._context.service
-        lines = await compared(self._row, service.home, service.learning)
+        lines = await compared(self._row, service.home, service.learning, service.defaults)
         self._compared.clear()
         with self._compared:
             show_compared(lines)
@@ -165,7 +165,7 @@ class JobPage:
 
     async def _forecast(self) -> None:
         begun_s = time.monotonic()
-        self._expected = await self._context.service.requests.foresee(self._id)
+        self._expected = await self._context.service.requests.foresee(self._id, self._context.principal().name)
         now_s = time.monotonic()
         self._next_forecast_s = now_s + max(FORECAST_EVERY_S, FORECAST_PAUSE * (now_s - begun_s))
 

@@ -24,12 +24,18 @@ def show_compared(lines: Sequence[dict[str, Any]]) -> None:
             for line in lines:
                 with html.tr():
                     html.td(TITLES[line["what"]])
-                    html.td(_amount(line, "asked") + _origin(line))
+                    html.td(_asked(line))
                     html.td(_estimate(line))
                     html.td(_amount(line, "used"))
     for line in lines:
         if line["why"]:
             html.p(f"{TITLES[line['what']]}: {line['why']}").classes("muted")
+
+
+def _asked(line: dict[str, Any]) -> str:
+    if line.get("default"):
+        return f"{_amount(line, 'default')} (default limit)"
+    return _amount(line, "asked") + _origin(line)
 
 
 def _origin(line: dict[str, Any]) -> str:

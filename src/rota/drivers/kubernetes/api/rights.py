@@ -23,6 +23,8 @@ _OF_OTHERS = frozenset(
 )
 """API groups of controllers that a cluster may lack; Rota works without them."""
 _OBJECTS = ("queues", "topologies", "schedulingpolicies")
+_DEVICES = "resource.k8s.io"
+"""The group of dynamic resource allocation, which servers before 1.34 do not have."""
 _REGISTRATION = "admissionregistration.k8s.io"
 _CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 
@@ -45,8 +47,8 @@ class Right:
 
     @property
     def is_optional(self) -> bool:
-        """Whether Rota works without it: for gangs of other controllers, settings as objects, or an autoscaler."""
-        return self.group in _OF_OTHERS or self.resource.partition("/")[0] in (*_OBJECTS, "podtemplates")
+        """Whether Rota works without it: for other controllers, claims of devices, settings as objects, autoscalers."""
+        return self.group in (*_OF_OTHERS, _DEVICES) or self.resource.partition("/")[0] in (*_OBJECTS, "podtemplates")
 
     @property
     def is_for_admission(self) -> bool:
@@ -76,6 +78,10 @@ def cluster_rules() -> list[Json]:
         _rule("", ["namespaces"], ["list", "watch"]),
         _rule("", ["persistentvolumes", "persistentvolumeclaims"], ["get", "list", "watch", "patch"]),
         _rule("storage.k8s.io", ["storageclasses", "csinodes"], ["list", "watch"]),
+        _rule(_DEVICES, ["resourceslices"], ["list", "watch"]),
+        _rule(_DEVICES, ["deviceclasses"], ["get", "list", "watch"]),
+        _rule(_DEVICES, ["resourceclaims"], ["get", "list", "watch", "patch"]),
+        _rule(_DEVICES, ["resourceclaims/status", "resourceclaims/binding"], ["patch"]),
         _rule("batch", ["jobs"], ["get", "delete"]),
         _rule("jobset.x-k8s.io", ["jobsets"], ["get"]),
         _rule("kubeflow.org", ["pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"], ["get"]),
@@ -169,7 +175,10 @@ async def check_rights(api: Api, wanted: Sequence[Right]) -> None:
         return
     optional = [str(right) for right in missing if right.is_optional]
     if optional:
-        why = "gangs of other controllers count as whole when quiet for `settle`; settings as objects have no effect"
+        why = (
+            "gangs of other controllers count as whole when quiet for `settle`; settings as objects have no effect; "
+            "pods with resourceClaims are refused"
+        )
         log.warning("rights are missing", extra={"rights": ", ".join(optional), "why": why})
     needed = [str(right) for right in missing if not right.is_optional]
     if needed:

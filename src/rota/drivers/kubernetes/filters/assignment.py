@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from rota.drivers.kubernetes.devices.device_facts import Allocation, ClaimKey
+from rota.drivers.kubernetes.filters.claims import allocations_on
 from rota.drivers.kubernetes.filters.facts import PodFacts
 from rota.drivers.kubernetes.filters.verdict import judge
 from rota.drivers.kubernetes.filters.volume_facts import Promise
@@ -20,6 +22,13 @@ SEARCHED_IN_FULL = 6
 """Pods of a gang whose every assignment may be tried."""
 MOST_TRIES = 20_000
 """Nodes looked at in one search."""
+
+
+class PromisedClaims(NamedTuple):
+    """The claims of a pod that were promised something: PersistentVolumeClaims and ResourceClaims."""
+
+    volumes: tuple[tuple[str, str], ...] = ()
+    devices: tuple[ClaimKey, ...] = ()
 
 
 class Room(Protocol):
@@ -38,20 +47,31 @@ class Room(Protocol):
 @contextmanager
 def assumed(pod: PodFacts, node: str, world: FilterState) -> Iterator[None]:
     """Count a pod and what its claims are promised on a node for a while."""
-    keys = assume(pod, node, world)
+    promised = assume(pod, node, world)
     try:
         yield
     finally:
-        world.volumes.forget(keys)
+        forget(promised, world)
         world.take(pod.uid)
 
 
-def assume(pod: PodFacts, node: str, world: FilterState) -> tuple[tuple[str, str], ...]:
+def assume(pod: PodFacts, node: str, world: FilterState) -> PromisedClaims:
     """Count a pod on a node, and promise its claims what they get there; return the claims that were promised it."""
     promises = promises_to(pod, node, world)
     world.volumes.promise(promises, node)
+    devices: dict[ClaimKey, Allocation] = {}
+    if pod.needs.claims and node in world.nodes:
+        devices = allocations_on(pod, world.nodes[node], world.devices)
+        world.devices.promised |= devices
     world.put(pod, node)
-    return tuple(each.claim for each in promises)
+    return PromisedClaims(tuple(each.claim for each in promises), tuple(devices))
+
+
+def forget(promised: PromisedClaims, world: FilterState) -> None:
+    """Give up promises."""
+    world.volumes.forget(promised.volumes)
+    for key in promised.devices:
+        world.devices.promised.pop(key, None)
 
 
 def promises_to(pod: PodFacts, node: str, world: FilterState) -> tuple[Promise, ...]:

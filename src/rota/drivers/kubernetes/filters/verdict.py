@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from rota.drivers.kubernetes.filters.affinity import away_from_guarding, away_from_selected, near_selected
+from rota.drivers.kubernetes.filters.claims import allocatable_claims
 from rota.drivers.kubernetes.filters.facts import NodeFacts, PodFacts
 from rota.drivers.kubernetes.filters.ports import free_ports
 from rota.drivers.kubernetes.filters.protocol import Filter, NodeTest
@@ -22,6 +23,7 @@ FILTERS: tuple[Filter, ...] = (
     near_selected,
     away_from_selected,
     away_from_guarding,
+    allocatable_claims,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from rota.drivers.kubernetes.devices.device_facts import DeviceBook
 from rota.drivers.kubernetes.filters.facts import NodeFacts, PodFacts
 from rota.drivers.kubernetes.filters.volume_facts import VolumeBook
 
@@ -16,6 +17,7 @@ class FilterState:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels by namespace."""
         self.volumes = VolumeBook()
+        self.devices = DeviceBook()
         self.version = 0
         self._node_by_pod: dict[str, str] = {}
         self._pods_by_node: dict[str, dict[str, PodFacts]] = {}

@@ -14,6 +14,7 @@ from rota.core.state.state import State
 from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.gangs.binder import Binder
+from rota.drivers.kubernetes.gangs.claim_binder import ClaimBinder
 from rota.drivers.kubernetes.gangs.gang import Gang, Stage
 from rota.drivers.kubernetes.gangs.gang_index import GangIndex
 from rota.drivers.kubernetes.gangs.headroom import Headroom
@@ -59,6 +60,7 @@ class DriverContext:
     settings: ClusterSettings
     binder: Binder
     volume_binder: VolumeBinder
+    claim_binder: ClaimBinder
     gang_index: GangIndex
     node_cache: NodeCache
     occupancy: Occupancy

@@ -91,7 +91,7 @@ class GangAssembly:
         ):
             tries += 1
             unique = JobId(f"{name}.{tries}")
-        gang.refused = next((pod.wants.refused for pod in pods if pod.wants.refused), "")
+        gang.refused = next((pod.wants.refused for pod in pods if pod.wants.refused), "") or self._unserved(pods)
         try:
             job = job_of(gang, pods, self._context.settings, unique)
             gang.refused = gang.refused or self._context.sink.refuse(job) or ""
@@ -100,11 +100,19 @@ class GangAssembly:
         if gang.refused:
             return
         gang.role_requests = requests_by_role(pods)
+        for pod in self._context.claim_binder.stale(pods):
+            self._context.work.do(self._context.claim_binder.give_back(pod))
         job = self._narrowing.first(gang, job, pods)
         gang.job, gang.stage = job, Stage.WAITING
         self._context.gang_index.by_job[unique] = gang
         self._context.report.arriving[unique] = gang
         self._context.report.events.append(JobArrived(job))
+
+    def _unserved(self, pods: list[Pod]) -> str:
+        """What pods ask for that this API server does not know, in words."""
+        if self._context.places.world.devices.is_served or not any(pod.wants.needs.claims for pod in pods):
+            return ""
+        return "resourceClaims: this API server does not serve resource.k8s.io/v1, which release 1.34 brought"
 
     def _find_size(self, gang: Gang) -> None:
         """Ask the controller for the gang size; with an unknown controller, wait until no more pods arrive."""

@@ -273,6 +273,8 @@ class GangController:
         try:
             if pod.wants.needs.volumes:
                 await self._context.volume_binder.bind(pod, node, within_s=within_s)
+            if pod.wants.needs.claims:
+                await self._context.claim_binder.bind(pod, within_s=within_s)
             came = await self._context.binder.bind(pod, node, binding_note(gang, slot.task, pod), within_s=within_s)
         except Unavailable as error:
             if self._context.sink is None:
@@ -305,6 +307,8 @@ class GangController:
             gang.members.get(pod.uid, pod).ending = True
         gang.assigned.pop(pod.uid, None)
         self._context.places.drop(pod.uid)
+        if pod.wants.needs.claims:
+            self._context.work.do(self._context.claim_binder.give_back(pod))
         if slot.pod == pod.uid:
             slot.pod, slot.bound = None, False
 

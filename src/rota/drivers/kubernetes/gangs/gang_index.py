@@ -49,6 +49,8 @@ class GangIndex:
             return
         gang = self._gang_by_pod.get(pod.uid) or self._join(pod)
         before = gang.members.get(pod.uid)
+        if before is not None and before.wants.needs != pod.wants.needs:
+            self._places.world.version += 1
         if before is not None and before.node is not None and pod.node is None:
             pod.node = before.node  # a stale view of a pod that has been bound since
         gang.members[pod.uid] = pod

@@ -27,7 +27,7 @@ class Occupancy:
             self.drop(pod.uid)
             return
         wants = pod.wants
-        entry = (pod.node, (wants.device_milli // WHOLE, wants.cpu_milli, wants.memory_bytes))
+        entry = (pod.node, (-(-wants.device_milli // WHOLE), wants.cpu_milli, wants.memory_bytes))
         if self._counted.get(pod.uid) != entry:
             self.drop(pod.uid)
             self._counted[pod.uid] = entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.drivers.kubernetes.filters.assignment import assume
+from rota.drivers.kubernetes.filters.assignment import PromisedClaims, assume, forget
 from rota.drivers.kubernetes.filters.facts import NO_NEEDS
 from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.gangs.headroom import Headroom
@@ -15,8 +15,8 @@ class PodPlaces:
     def __init__(self, headroom: Headroom, world: FilterState) -> None:
         self._headroom = headroom
         self.world = world
-        self._promised: dict[str, tuple[tuple[str, str], ...]] = {}
-        """Volume claims of planned pods that were promised something."""
+        self._promised: dict[str, PromisedClaims] = {}
+        """Claims of planned pods that were promised something."""
 
     def see(self, pod: Pod) -> None:
         """Record a pod where its object says that it is."""
@@ -42,6 +42,6 @@ class PodPlaces:
         self._forget(uid)
 
     def _forget(self, uid: str) -> None:
-        keys = self._promised.pop(uid, None)
-        if keys is not None:
-            self.world.volumes.forget(keys)
+        promised = self._promised.pop(uid, None)
+        if promised is not None:
+            forget(promised, self.world)

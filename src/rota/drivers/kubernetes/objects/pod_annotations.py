@@ -30,6 +30,8 @@ GPU_MEMORY = PREFIX + "gpu-memory"
 """The minimum device memory of a pod."""
 GPU = PREFIX + "gpu"
 """The acceptable device types of a pod, best first."""
+GPU_FRACTIONS = (PREFIX + "gpu-fraction", "gpu-fraction")
+"""The fraction of one device that a pod asks for, in Rota's words or KAI's."""
 PLAN = PREFIX + "plan"
 """The plan of the job as JSON: its own, or the one for the devices of the gang."""
 PLAN_ARGUMENTS = PREFIX + "plan-arguments"
@@ -46,7 +48,7 @@ KNOWN = tuple(
         *("job", "tasks", "min-tasks", "max-tasks", "role", "gpu", "gpu-memory", "class", "locality", "relax-after"),
         *("exclusive", "time-limit", "estimate", "checkpoint", "model", "pinned-cell", "lazy-preemption", "pod-group"),
         *("queue", "name", "user", "devices", "seat", "size", "placement", "id", "late", "held-tasks", "submitted"),
-        *("plan", "plan-arguments", "torchrun"),
+        *("plan", "plan-arguments", "torchrun", "gpu-fraction", "topology-required", "topology-preferred"),
     )
 )
 """Annotations and labels of pods that have a meaning; others with Rota's prefix are misspelt or of a later version."""

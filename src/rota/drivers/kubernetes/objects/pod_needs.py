@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rota.core.model.labels import Requirement, Terms
+from rota.core.model.labels import Operator, Requirement, Terms
 from rota.drivers.kubernetes.filters.facts import (
     ANY_ADDRESS,
     NO_NEEDS,
@@ -75,8 +75,6 @@ def unsupported(spec: Json) -> str:
     for each in spec.get("topologySpreadConstraints") or ():
         if each.get("whenUnsatisfiable") == "DoNotSchedule" and not _number(each.get("maxSkew"), 1):
             return f"topologySpreadConstraints: maxSkew is {each.get('maxSkew')!r:.40}"
-    if spec.get("resourceClaims"):
-        return "resourceClaims: dynamic resource allocation is not supported; request an extended resource instead"
     if "schedulingGroup" in spec or "workloadRef" in spec:
         return "its Workload is not understood; group its pods with rota.dev/job or a PodGroup"
     return ""
@@ -94,11 +92,19 @@ def node_terms(spec: Json) -> Terms:
 
 
 def requirements(term: Json) -> Iterable[Requirement]:
-    """Yield the requirements of a node selector term."""
+    """Yield the requirements of a node selector term; raise a `ValueError` for one that can't be evaluated."""
     for each in term.get("matchExpressions") or ():
-        yield Requirement(each["key"], each["operator"], tuple(each.get("values") or ()))
+        yield _requirement(str(each["key"]), each)
     for each in term.get("matchFields") or ():  # metadata.name is the only supported field
-        yield Requirement(NODE_NAME, each["operator"], tuple(each.get("values") or ()))
+        yield _requirement(NODE_NAME, each)
+
+
+def _requirement(key: str, value: Json) -> Requirement:
+    operator = Operator(value["operator"])
+    values = tuple(map(str, value.get("values") or ()))
+    if operator in (Operator.ABOVE, Operator.BELOW) and len(values) != 1:
+        raise ValueError(f"operator {operator.value} needs one value")
+    return Requirement(key, operator.value, values)
 
 
 def _terms(value: Json | None, meta: Json) -> tuple[AffinityTerm, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from rota.drivers.kubernetes.filters.facts import NO_NEEDS, PodFacts, PodNeeds
 from rota.drivers.kubernetes.objects.hived_pods import ENABLE, REQUEST, notes_of
 from rota.drivers.kubernetes.objects.pod_annotations import (
     GPU,
+    GPU_FRACTIONS,
     GPU_MEMORY,
     JOB_ID,
     KEEPS_OUT,
@@ -36,6 +38,7 @@ _NAMES = tuple(
     PREFIX + name for name in ("job", "name", "id", "user", "class", "locality", "model", "pinned-cell", "pod-group")
 )
 """Annotations and labels that are names or words."""
+_FRACTION = re.compile(r"0?\.([0-9]{1,3})", re.ASCII)
 LONGEST_NAME_OF_AN_OBJECT = 253
 MOST_TYPES = 64
 MOST_TASKS = 100_000
@@ -215,8 +218,10 @@ def _wants(value: Json, annotations: Json, settings: ClusterSettings, is_ours: b
     devices = _devices(asked, settings)
     if PREFIX + "gpus" in annotations:
         devices = int(annotations[PREFIX + "gpus"])
+    fraction, wrong = _fraction(annotations, settings, devices) if is_ours else (0, "")
+    mistake = mistake or wrong
     plain = PodRequests(
-        devices * WHOLE,
+        devices * WHOLE or fraction,
         asked.get("cpu", 0),
         asked.get("memory", 0) // 1000,
         needs=needs_of(spec, meta, status, other_resources(asked, (*settings.devices, ENABLE))),
@@ -226,7 +231,7 @@ def _wants(value: Json, annotations: Json, settings: ClusterSettings, is_ours: b
     if settings.tenancy == "cells":  # cells guarantee devices; CPUs and memory come with them
         plain = PodRequests(plain.device_milli, needs=plain.needs)
     terms, types = _node_terms(spec, settings)
-    kinds = [name for name in settings.devices if asked.get(name)]
+    kinds = [name for name in settings.devices if asked.get(name)] or [*settings.devices[:1]] * bool(fraction)
     terms, tolerates = _of_kind(kinds, terms, _tolerations(spec), settings)
     if len(kinds) > 1:
         mistake = mistake or f"it requests {' and '.join(kinds)}; request devices of one kind"
@@ -237,12 +242,27 @@ def _wants(value: Json, annotations: Json, settings: ClusterSettings, is_ours: b
             mistake = mistake or f"{GPU} names more than {MOST_TYPES} types, or one that is too long"
         types = tuple(DeviceType(part[:LONGEST_NAME_OF_AN_OBJECT]) for part in parts[:MOST_TYPES])
     return plain._replace(
-        device_types=types if devices else (),
-        device_memory_bytes=whole(annotations.get(GPU_MEMORY, "0")) if devices else 0,
+        device_types=types if plain.device_milli else (),
+        device_memory_bytes=whole(annotations.get(GPU_MEMORY, "0")) if plain.device_milli else 0,
         requires=terms,
         tolerates=tolerates,
         refused=mistake or _refused(spec, annotations),
     )
+
+
+def _fraction(annotations: Json, settings: ClusterSettings, devices: int) -> tuple[int, str]:
+    """The fraction of a device that annotations ask for, in thousandths, and what is wrong about it."""
+    named = next((name for name in GPU_FRACTIONS if annotations.get(name)), None)
+    if named is None:
+        return 0, ""
+    match = _FRACTION.fullmatch(annotations[named])
+    if match is None or not int(match[1]):
+        return 0, f"{named} is {annotations[named][:40]!r}; write a number above 0 and below 1, such as 0.5"
+    if devices:
+        return 0, f"{named}: it requests {devices} devices as well; ask for one or the other"
+    if not settings.fractions:
+        return 0, f"{named}: fractions of devices are not switched on (`fractions` of the settings)"
+    return int(match[1].ljust(3, "0")), ""
 
 
 def devices_asked(spec: Json, settings: ClusterSettings) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Container
 from typing import Any
 
 from rota.core.errors import RotaError
+from rota.drivers.kubernetes.filters.facts import NO_NEEDS
 from rota.drivers.kubernetes.objects.nodes import NodeSeen, node_seen
 from rota.drivers.kubernetes.objects.pods import LONGEST_NAME_OF_AN_OBJECT, Pod, PodPhase, PodRequests, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
@@ -50,7 +51,10 @@ def read_node(value: object, settings: ClusterSettings) -> NodeSeen | None:
     if not _text(value, "metadata", "name"):
         return None
     try:
-        return node_seen(value, settings)  # type: ignore[arg-type]  # as above
+        seen = node_seen(value, settings)  # type: ignore[arg-type]  # as above
+        if seen.facts is not None:
+            _check_plain((*seen.facts.labels.items(), *seen.facts.taints))
+        return seen
     except NONSENSE as error:
         why = f"{type(error).__name__}: {str(error)[:200]}"
         log.debug("a node can't be read and was left out", extra={"node": name_of(value)[:253], "why": why})
@@ -103,11 +107,22 @@ def _check(pod: Pod) -> None:
             texts += [need.key, need.operator, *need.values]
     for toleration in wants.tolerates:
         texts += [each for each in (toleration.key, toleration.value) if each is not None]
+    if wants.needs is not NO_NEEDS:
+        _check_plain(wants.needs)
     for text in texts:
         if not isinstance(text, str) or _SURROGATE.search(text):
             raise TypeError(f"{text!a:.60} is not text")
     if not abs(pod.priority) < 1 << 31 or not 0 <= pod.grace_s < 1e9:
         raise ValueError(f"priority {pod.priority!r:.20} or terminationGracePeriodSeconds {pod.grace_s!r:.20}")
+
+
+def _check_plain(value: object) -> None:
+    """Raise a `TypeError` unless a value consists of texts and whole numbers."""
+    if isinstance(value, tuple):
+        for each in value:
+            _check_plain(each)
+    elif not (value is None or isinstance(value, int) or (isinstance(value, str) and not _SURROGATE.search(value))):
+        raise TypeError(f"{value!a:.60} is neither text nor a whole number")
 
 
 def _text(value: Any, part: str, field: str) -> str:

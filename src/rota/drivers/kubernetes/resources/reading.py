@@ -65,15 +65,13 @@ class TopologySpec(_Spec):
     sockets: Name | None = None
 
     def labels(self) -> dict[str, str]:
-        """Return the node labels to read, by the names of the settings."""
+        """Return the node labels to read, by the names of the settings; the widest level is the zone."""
         names = [level.node_label for level in self.levels if level.node_label != HOST_LABEL]
         for name in names:
             if names.count(name) > 1:
                 raise RotaError(f"levels names node label {name} twice")
-        if len(names) > 2:
-            raise RotaError(f"levels has {len(names)} levels above the node; Rota places by two: zone and rack")
         given = {"type": self.device_type, "memory": self.device_memory, "sockets": self.sockets}
-        given |= {"rack": names[-1] if names else None, "zone": names[0] if len(names) == 2 else None}
+        given |= {"rack": names[min(len(names), 2) - 1] if names else None, "zone": names[0] if names[1:] else None}
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -126,7 +124,7 @@ class Merged:
 
 def key_of_resource(value: Mapping[str, Any]) -> ResourceKey:
     """Return which object a value is."""
-    meta = value.get("metadata") or {}
+    meta = _metadata(value)
     return ResourceKey(
         kind=str(value.get("kind", "")), namespace=str(meta.get("namespace", "")), name=str(meta.get("name", ""))
     )
@@ -167,6 +165,8 @@ def merged(base: ClusterSettings, values: Iterable[Mapping[str, Any]]) -> Merged
     for value in sorted(values, key=_age):
         key = key_of_resource(value)
         try:
+            if not key.name:
+                raise RotaError("it has no name")
             spec = spec_of_resource(value)
             match spec:
                 case QueueSpec():
@@ -175,6 +175,7 @@ def merged(base: ClusterSettings, values: Iterable[Mapping[str, Any]]) -> Merged
                     if "labels" in overlay:
                         raise RotaError("another Topology is older and is used; a cluster has one")
                     overlay["labels"] = {**base.labels.model_dump(), **spec.labels()}
+                    overlay["topology"] = tuple(level.node_label for level in spec.levels) or base.topology
                 case SchedulingPolicySpec():
                     overlay |= _policy_part(base, spec)
         except NONSENSE as error:
@@ -190,8 +191,13 @@ def merged(base: ClusterSettings, values: Iterable[Mapping[str, Any]]) -> Merged
     return found
 
 
+def _metadata(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = value.get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
 def _age(value: Mapping[str, Any]) -> tuple[str, str, str]:
-    meta = value.get("metadata") or {}
+    meta = _metadata(value)
     return str(meta.get("creationTimestamp", "")), str(meta.get("namespace", "")), str(meta.get("name", ""))
 
 

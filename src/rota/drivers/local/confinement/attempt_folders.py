@@ -74,8 +74,11 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
         attempt.confine = make_private(settings.home, job.id, order.attempt, kept)
         attempt.confine |= {"proc": settings.confinement.proc, "seccomp": settings.confinement.seccomp}
         written.append(private_folder(settings.home, job.id, order.attempt) / "tmp")
-    if settings.scratch_bytes and not limit_by_quota(written, f"{settings.home}/{job.id}", settings.scratch_bytes):
-        attempt.scratch = {"bytes": settings.scratch_bytes, "folders": [str(path) for path in written]}
+    if settings.scratch_bytes:
+        limit_by_quota(written, f"{settings.home}/{job.id}", settings.scratch_bytes)
+        # With or without a quota: the output of all attempts counts, which the supervisors write.
+        counted = [shared.parent, *written[1:]]
+        attempt.scratch = {"bytes": settings.scratch_bytes, "folders": [str(path) for path in counted]}
 
 
 def open_to_its_user(attempt: Attempt, task: TaskHandle) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Container, Sequence
 from pathlib import Path
 
 from rota.core.model.job import JobId
-from rota.store.run_folder import Json, read_json, write_json
+from rota.store.run_folder import Json, read_json, remove_folder, write_json
 
 COVERED = ("/tmp", "/var/tmp")  # these are covered, not used
 MEMORY = Path("/dev/shm")
@@ -58,8 +57,8 @@ def remove_private(home: Path, job_id: JobId, attempt: int) -> None:
     with contextlib.suppress(OSError, ValueError):
         known = read_json(folder / "memory.json")
         if known is not None and known["folder"] is not None:
-            shutil.rmtree(known["folder"], ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(Path(known["folder"]))
+    remove_folder(folder)
 
 
 def sweep_memory(home: Path, known: Container[tuple[str, int]]) -> None:
@@ -71,7 +70,7 @@ def sweep_memory(home: Path, known: Container[tuple[str, int]]) -> None:
                 continue
             owner = read_json(folder / "owner.json")
             if owner is not None and owner["home"] == str(home) and (owner["job"], owner["attempt"]) not in known:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
 
 
 def _make_memory(home: Path, job_id: JobId, attempt: int) -> str | None:

@@ -15,12 +15,14 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from rota.drivers.local.task_runner.scratch import FILE_BYTES
+
 _QUOTACTL_FD = {"x86_64": 443, "aarch64": 443}
 _SET_QUOTA, _GET_INFO, _PROJECT = 0x800008, 0x800005, 2
 _GET_ATTRIBUTES, _SET_ATTRIBUTES = 0x801C581F, 0x401C5820
 _INHERITED = 0x200
-_LIMITS = 1
-"""Says that only the limits of blocks are set (QIF_BLIMITS)."""
+_LIMITS = 1 | 4
+"""Says that only the limits of blocks and of files are set (QIF_BLIMITS, QIF_ILIMITS)."""
 _BLOCK_BYTES = 1024
 
 
@@ -56,7 +58,8 @@ def _assign(folder: Path, project: int) -> None:
 
 def _set_limit(folder: Path, project: int, limit_bytes: int) -> None:
     blocks = -(-limit_bytes // _BLOCK_BYTES)
-    wanted = struct.pack("QQQQQQQQI", blocks, blocks, 0, 0, 0, 0, 0, 0, _LIMITS).ljust(72, b"\0")
+    files = -(-limit_bytes // FILE_BYTES)
+    wanted = struct.pack("QQQQQQQQI", blocks, blocks, 0, files, files, 0, 0, 0, _LIMITS).ljust(72, b"\0")
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _quotactl(opened, _GET_INFO, 0, b"\0" * 24)

@@ -122,7 +122,7 @@ class GpuSensors:
             events = library.nvmlEventSetCreate()
             for handle in self._handles:
                 library.nvmlDeviceRegisterEvents(handle, library.nvmlEventTypeXidCriticalError, events)
-        except library.NVMLError:
+        except (library.NVMLError, AttributeError):
             return None
         return events
 
@@ -145,8 +145,8 @@ class GpuSensors:
             None if tx is None else tx * 1000.0,
             *self._nvlink_bps(index, handle, now_s),
         )
-        corrected = self._ecc_errors(handle, library.NVML_MEMORY_ERROR_TYPE_CORRECTED)
-        uncorrected = self._ecc_errors(handle, library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
+        corrected = self._ecc_errors(handle, "NVML_MEMORY_ERROR_TYPE_CORRECTED")
+        uncorrected = self._ecc_errors(handle, "NVML_MEMORY_ERROR_TYPE_UNCORRECTED")
         return GpuSample(
             values=tuple(None if value is None else float(value) for value in values),
             energy_mj=ask(lambda: int(library.nvmlDeviceGetTotalEnergyConsumption(handle))),
@@ -154,19 +154,25 @@ class GpuSensors:
             ecc_uncorrected=uncorrected,
         )
 
-    def _ecc_errors(self, handle: Any, kind: int) -> int | None:
+    def _ecc_errors(self, handle: Any, kind: str) -> int | None:
         library = self._library
-        found = self._ask(lambda: library.nvmlDeviceGetTotalEccErrors(handle, kind, library.NVML_VOLATILE_ECC))
+        found = self._ask(
+            lambda: library.nvmlDeviceGetTotalEccErrors(handle, getattr(library, kind), library.NVML_VOLATILE_ECC)
+        )
         return None if found is None else int(found)
 
     def _nvlink_bps(self, index: int, handle: Any, now_s: float) -> tuple[float | None, float | None]:
         """Return what came and went over all links in a second, from the counters at two samples."""
         library = self._library
-        fields = [
-            (library.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS),
-            (library.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS),
-        ]
-        found = self._ask(lambda: library.nvmlDeviceGetFieldValues(handle, fields))
+        found = self._ask(
+            lambda: library.nvmlDeviceGetFieldValues(
+                handle,
+                [
+                    (library.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS),
+                    (library.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS),
+                ],
+            )
+        )
         if found is None or any(each.nvmlReturn != 0 for each in found):
             return None, None
         rx, tx = (int(each.value.ullVal) for each in found)
@@ -178,9 +184,10 @@ class GpuSensors:
         return max(rx - before[1], 0) * 1024 / passed_s, max(tx - before[2], 0) * 1024 / passed_s
 
     def _ask(self, question: Callable[[], Any]) -> Any:
+        """Return an answer; None where the GPU has no such thing, or an older module does not know it."""
         try:
             return question()
-        except self._library.NVMLError:
+        except (self._library.NVMLError, AttributeError):
             return None
 
 

@@ -24,7 +24,7 @@ KEPT = 0.8
 """How much what was seen before weighs at each look."""
 BLEND = 0.4
 LEAST_FACTOR = 1e-3
-WINDOW_S = 6.0
+WINDOW_S = 12.0
 
 
 @dataclass(slots=True)

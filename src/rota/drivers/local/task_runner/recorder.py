@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.files import Json
 
 NOT_FOUND = 127
+FIRST_TO_KILL = 500
+"""The kernel's score of tasks that asked for no memory: they go first when the machine has none left."""
 _CONFINES = 3
 """The descriptor by which a new process says that it is confined."""
 
@@ -96,6 +98,13 @@ def _give_up_privileges(order: Json) -> None:
     give_up_privileges(order)
 
 
+def _set_oom_score(least: int) -> None:
+    """Let the kernel take this process before others; the manager may be protected, its tasks are not."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as score:
+        if int(score.read()) < least:
+            score.write(str(least))
+
+
 def _confine(task: Json) -> None:
     """The cgroup, the CPUs and the mounts, then the user: what root may set comes first."""
     for path in (task.get("cgroup") or {}).get("enter", ()):
@@ -110,9 +119,7 @@ def _confine(task: Json) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as score:
-        if int(score.read()) < 0:  # the manager may be protected, its tasks are not
-            score.write("0")
+    _set_oom_score(FIRST_TO_KILL if task.get("first_to_kill") else 0)
     if task.get("confine"):
         from rota.drivers.local.task_runner.confine import leave_the_machine
 

@@ -1,8 +1,9 @@
-"""How much a task has written to the folders that are its own, where the file system keeps no quota for it."""
+"""How much a task has written to the folders that are its own, and what its output takes."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.files import Json
 
 EVERY_S = 1.0
+MOST_EVERY_S = 10.0
+BYTES_PER_S = 1 << 30
+"""How fast a task is taken to write at most: far below its limit, its folders are looked at less often."""
+FILE_BYTES = 16384
+"""What a file counts at least, however small: a file system has about one inode for so many bytes."""
 SHARE = 20
 """A look takes at most this fraction of the time: folders with many files are looked at less often."""
 
@@ -34,7 +40,8 @@ class ScratchWatch:
         """Look; return whether there is more than the limit. Deleted files count while a process has them open."""
         begun = time.monotonic()
         used = used_bytes(self._folders, processes, self._limit_bytes)
-        self._due = time.monotonic() + max(EVERY_S, SHARE * (time.monotonic() - begun))
+        far_s = min((self._limit_bytes - used) / BYTES_PER_S, MOST_EVERY_S)
+        self._due = time.monotonic() + max(EVERY_S, far_s, SHARE * (time.monotonic() - begun))
         return used > self._limit_bytes
 
 
@@ -45,36 +52,64 @@ def watch_scratch(task: Json) -> ScratchWatch | None:
 
 
 def used_bytes(folders: Iterable[str], processes: Iterable[int], enough: int) -> int:
-    """Return the space that the files in folders take, each file once; links are not followed. Stops above `enough`."""
+    """Return the space that the files in folders take, each file once; links are not followed. Stops above `enough`.
+
+    Folders that are nested too deeply to be looked into count as more than enough.
+    """
     seen: set[tuple[int, int]] = set()
     devices: set[int] = set()
     total = 0
     for folder in folders:
         with contextlib.suppress(OSError):
             devices.add(os.stat(folder).st_dev)
-        for found in _files(folder):
-            if (found.st_dev, found.st_ino) not in seen:
-                seen.add((found.st_dev, found.st_ino))
-                total += found.st_blocks * 512
-            if total > enough:
-                return total
+        try:
+            for found in _files(folder):
+                if (found.st_dev, found.st_ino) not in seen:
+                    seen.add((found.st_dev, found.st_ino))
+                    total += max(found.st_blocks * 512, FILE_BYTES)
+                if total > enough:
+                    return total
+        except TooDeep:
+            return enough + 1
     for pid in processes:
-        for found in _deleted(pid):
+        for found in (*_deleted(pid), *_mapped(pid)):
             if found.st_dev in devices and (found.st_dev, found.st_ino) not in seen:
                 seen.add((found.st_dev, found.st_ino))
                 total += found.st_blocks * 512
     return total
 
 
+class TooDeep(Exception):
+    """A path is longer than the kernel takes: what is below can't be looked at."""
+
+
 def _files(folder: str) -> Iterable[os.stat_result]:
     pending = [folder]
     while pending:
-        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    yield entry.stat(follow_symlinks=False)
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        yield entry.stat(follow_symlinks=False)
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
+        except OSError as error:  # it is gone, or too deep
+            if error.errno == errno.ENAMETOOLONG:
+                raise TooDeep from error
+
+
+def _mapped(pid: int) -> Iterable[os.stat_result]:
+    """The files that a process has in memory and that no folder names any more."""
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+            spans = {line.split(" ", 1)[0] for line in maps if line.endswith(" (deleted)\n")}
+    except OSError:
+        return
+    for span in spans:
+        with contextlib.suppress(OSError):
+            found = os.stat(f"/proc/{pid}/map_files/{span}")
+            if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
+                yield found
 
 
 def _deleted(pid: int) -> Iterable[os.stat_result]:

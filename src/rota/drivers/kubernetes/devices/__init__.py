@@ -1,0 +1,1 @@
+"""Dynamic resource allocation: devices of ResourceSlices, selected by CEL expressions, for ResourceClaims."""

@@ -1,0 +1,1 @@
+"""The network file, and tables of measured collectives."""

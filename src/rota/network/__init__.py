@@ -1,0 +1,1 @@
+"""Links, routes, flows and collectives, and what jobs cost each other on them."""

@@ -1,0 +1,116 @@
+"""The order of ranks in a gang: which rank of a collective runs where, so that its flows do not meet on links.
+
+EFLOPS (Dong et al., HPCA 2020) maps recursive halving and doubling onto a BiGraph: ranks alternate between the two sets
+of switches, so that each exchange crosses to the other side, where every pair of switches has a trunk of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rota.network.collectives import CollectiveKind, phases_of
+from rota.network.routing import Path
+from rota.network.topology import NetworkTopology
+from rota.network.traffic import RankPlace
+
+SWEEPS = 4
+MOST_SEARCHED = 64
+"""Ranks up to which exchanges of two ranks are tried."""
+
+
+def link_flows(
+    kind: CollectiveKind, ranks: Sequence[RankPlace], topology: NetworkTopology, path_of: Callable[[int, int], Path]
+) -> list[dict[int, int]]:
+    """Return for each phase how many flows cross each link between switches."""
+    found = []
+    for phase in phases_of(kind, [rank.node for rank in ranks], 1.0):
+        flows: dict[int, int] = {}
+        for source, target, _ in phase.transfers:
+            one, other = ranks[source], ranks[target]
+            for link in path_of(topology.vertex(one.node, one.device), topology.vertex(other.node, other.device)):
+                flows[link] = flows.get(link, 0) + 1
+        found.append(flows)
+    return found
+
+
+def worst_contention(
+    kind: CollectiveKind, ranks: Sequence[RankPlace], topology: NetworkTopology, path_of: Callable[[int, int], Path]
+) -> float:
+    """Return the sum over phases of the time that the busiest link takes, relative to one flow on a node's own link."""
+    alone = min(topology.access_bytes_per_s(rank.node) for rank in ranks)
+    total = 0.0
+    for flows in link_flows(kind, ranks, topology, path_of):
+        total += max((count * alone / float(topology.capacity[link]) for link, count in flows.items()), default=0.0)
+    return total
+
+
+def near_order(ranks: Sequence[RankPlace], topology: NetworkTopology) -> list[int]:
+    """Return ranks so that those below one switch follow each other: a ring then enters each switch once."""
+    return sorted(range(len(ranks)), key=lambda r: (_switch(ranks[r], topology), ranks[r].node, ranks[r].device or 0))
+
+
+def alternating_order(ranks: Sequence[RankPlace], topology: NetworkTopology) -> list[int]:
+    """Return the order of EFLOPS for halving and doubling on a BiGraph.
+
+    Partners differ in one bit, so that the parity of a rank is its side. Above the lowest bit, one field of bits is the
+    switch of ranks on the upper side, and the next field that of ranks on the lower side: the ranks below one switch
+    then have their partners spread evenly over all switches of the other side, in every exchange.
+    """
+    by_switch: dict[int, list[int]] = {}
+    for rank in near_order(ranks, topology):
+        by_switch.setdefault(_switch(ranks[rank], topology), []).append(rank)
+    upper = [some for switch, some in sorted(by_switch.items()) if topology.vertices[switch].startswith("upper")]
+    lower = [some for switch, some in sorted(by_switch.items()) if topology.vertices[switch].startswith("lower")]
+    if not upper or not lower or len({len(some) for some in (*upper, *lower)}) != 1 or len(upper) != len(lower):
+        return near_order(ranks, topology)
+    switches, per_switch = len(upper), len(upper[0])
+    if switches & (switches - 1) or per_switch % switches or len(ranks) & (len(ranks) - 1):
+        return near_order(ranks, topology)
+    width = switches.bit_length() - 1
+    taken: dict[tuple[int, int], int] = {}
+    order = []
+    for number in range(len(ranks)):
+        side = number.bit_count() & 1
+        switch = number >> (1 + side * width) & (switches - 1)
+        host = taken.get((side, switch), 0)
+        taken[side, switch] = host + 1
+        order.append((lower if side else upper)[switch][host])
+    return order if len(set(order)) == len(ranks) else near_order(ranks, topology)
+
+
+def best_order(
+    kind: CollectiveKind, ranks: Sequence[RankPlace], topology: NetworkTopology, path_of: Callable[[int, int], Path]
+) -> list[int]:
+    """Return the order with the least contention: of the given one, the near and the alternating one, and exchanges."""
+
+    def cost(order: Sequence[int]) -> float:
+        return worst_contention(kind, [ranks[rank] for rank in order], topology, path_of)
+
+    given = list(range(len(ranks)))
+    choices = [given, near_order(ranks, topology), alternating_order(ranks, topology)]
+    best = min(choices, key=cost)
+    lowest = cost(best)
+    if len(ranks) > MOST_SEARCHED:
+        return best
+    for _ in range(SWEEPS):
+        before = lowest
+        for one in range(len(ranks)):
+            for other in range(one + 1, len(ranks)):
+                tried = list(best)
+                tried[one], tried[other] = tried[other], tried[one]
+                found = cost(tried)
+                if found < lowest - 1e-9:
+                    best, lowest = tried, found
+        if lowest == before:
+            break
+    return best
+
+
+def _switch(rank: RankPlace, topology: NetworkTopology) -> int:
+    """Return the first switch that a rank's own link leads to; its own vertex where there is none."""
+    vertices = [topology.vertex(rank.node, rank.device), topology.vertex(rank.node)]
+    for vertex in vertices:
+        for link in topology.out_links[vertex]:
+            if topology.owner[topology.head[link]] < 0:
+                return topology.head[link]
+    return vertices[-1]
