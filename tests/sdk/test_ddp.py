@@ -44,7 +44,7 @@ if kind == "partial":
     assert partial.step()
     assert float(net[0].weight.mean()) == 0.5
     partial.close()
-print("sum", round(float(sum(p.double().sum() for p in model.parameters())), 4))
+print("sum", round(float(sum(p.detach().double().sum() for p in model.parameters())), 4))
 dist.barrier()
 dist.destroy_process_group()
 """
