@@ -287,6 +287,28 @@ CORPUS: tuple[LoggedFailure, ...] = (
         None,
         15,
     ),
+    LoggedFailure(
+        "communication",
+        _trace("requests.exceptions.ConnectionError: HTTPSConnectionPool(host='hub', port=443): Max retries exceeded"),
+    ),
+    LoggedFailure(
+        "mpi-error",
+        "[n1:123] *** An error occurred in MPI_Allreduce\n[n1:123] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort)\n",
+    ),
+    LoggedFailure(
+        "gpu-out-of-memory",
+        _trace("ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"),
+    ),
+    LoggedFailure(
+        "cuda-init-failed",
+        _trace(
+            "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False."
+        ),
+    ),
+    LoggedFailure(
+        "missing-file",
+        _trace("OSError: lab/none is not a local folder and is not a valid model identifier listed on the hub"),
+    ),
     # little is known
     LoggedFailure(
         "preempted",
