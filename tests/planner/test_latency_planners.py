@@ -183,3 +183,18 @@ def test_wide_graph_is_placed_in_linear_time() -> None:
 
     assert len(placed) == width + 2
     assert time.process_time() - began_s < 3
+
+
+def test_coarsening_a_hub_takes_time_in_proportion_to_its_edges() -> None:
+    count = 4000
+    edges = [(0, number) for number in range(1, count - 1)] + [(number, count - 1) for number in range(1, count - 1)]
+    operators = [operator(f"o{number}", weight_bytes=1) for number in range(count)]
+    problem = problem_of(operators, edges, machines(2))
+
+    began_s = time.process_time()
+    groups = coarsened(problem, 24)
+
+    assert len(groups) <= 24
+    assert sorted(number for members in groups.members for number in members) == list(range(count))
+    assert all(first < second for first, second in groups.edges)
+    assert time.process_time() - began_s < 3

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from drivers.kubernetes.objects import pod_object
+from rota.core.errors import RotaError
+from rota.drivers.kubernetes.objects.reading import read_pod
+from rota.drivers.kubernetes.objects.topology_request import topology_of
 from rota.drivers.kubernetes.resources.reading import Merged, merged, refusal_of
 from rota.drivers.kubernetes.resources.types import resource_types
 from rota.drivers.kubernetes.settings import ClusterSettings
@@ -61,7 +65,7 @@ def test_what_makes_no_sense_is_left_out_and_says_why() -> None:
             made("Queue", "good", "vision", at="2026-02-01T00:00:00Z"),
             queue("typo", garanteed={"*": 1}),
             made("SchedulingPolicy", "second", policy="las"),
-            made("Topology", "deep", levels=[{"nodeLabel": name} for name in "abc"]),
+            made("Topology", "twice", levels=[{"nodeLabel": name} for name in "aba"]),
         ],
     )
 
@@ -75,7 +79,7 @@ def test_what_makes_no_sense_is_left_out_and_says_why() -> None:
         "vision/good": "Queue good exists already, in namespace nlp; choose another name",
         "nlp/typo": "Queue typo: unknown field garanteed; did you mean 'guaranteed'?",
         "second": "the name is 'second'; a cluster has one SchedulingPolicy, named default",
-        "deep": "levels has 3 levels above the node; Rota places by two: zone and rack",
+        "twice": "levels names node label a twice",
     }
 
 
@@ -93,7 +97,24 @@ def test_policy_and_topology_replace_parts_of_the_config_map() -> None:
     assert (settings.policy, settings.gang_timeout, settings.linger) == ("las", 120.0, 7.0)
     assert (settings.fairness.min_run, settings.fairness.half_life) == (600.0, base.fairness.half_life)
     assert (settings.labels.rack, settings.labels.zone) == ("block", base.labels.zone)
+    assert settings.topology == ("block", "kubernetes.io/hostname")
     assert merged(base, []).settings == base
+
+
+def test_topology_has_any_number_of_levels_which_pods_may_name() -> None:
+    levels = ["block", "rack", "nvlink", "kubernetes.io/hostname"]
+    settings = merged(
+        ClusterSettings(), [made("Topology", "t", levels=[{"nodeLabel": each} for each in levels])]
+    ).settings
+    assert settings.topology == tuple(levels)
+    assert (settings.labels.zone, settings.labels.rack) == ("block", "rack")
+    near = read_pod(pod_object(annotations={"rota.dev/topology-preferred": "nvlink"}), settings)
+    wrong = read_pod(pod_object(annotations={"rota.dev/topology-required": "nvlnk"}), settings)
+    assert near is not None
+    assert wrong is not None
+    assert topology_of(near, settings.topology).preferred == ("nvlink", "rack", "block")
+    with pytest.raises(RotaError, match="no level of `topology`; did you mean 'nvlink'"):
+        topology_of(wrong, settings.topology)
 
 
 @pytest.mark.parametrize("spec", [None, 7, [], {"guaranteed": "many"}, {"weight": 0}, {"parent": ["x"]}])

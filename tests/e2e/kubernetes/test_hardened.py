@@ -164,6 +164,11 @@ def test_change_of_settings_stops_nothing_that_runs(
     assert replica.process.poll() is None
 
 
+def budget_version(bed: Bed) -> str:
+    """The version of PodDisruptionBudgets that this release serves."""
+    return "policy/v1beta1" if bed.minor < 25 else "policy/v1"
+
+
 def test_disruption_budget_holds_and_the_pod_says_so(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
     kubelets(bed, nodes=1, gpus=8)
     launch(bed)
@@ -172,7 +177,7 @@ def test_disruption_budget_holds_and_the_pod_says_so(bed: Bed, view: View, launc
     )
     bed.admin.make(
         {
-            "apiVersion": "policy/v1beta1",
+            "apiVersion": budget_version(bed),
             "kind": "PodDisruptionBudget",
             "metadata": {"name": "kept", "namespace": "default"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}},
@@ -188,7 +193,7 @@ def test_disruption_budget_holds_and_the_pod_says_so(bed: Bed, view: View, launc
 
     eventually(events, within_s=40)
     assert "deletionTimestamp" not in view.pods()["kept"]["metadata"]
-    bed.admin.delete("/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets/kept")
+    bed.admin.delete(f"/apis/{budget_version(bed)}/namespaces/default/poddisruptionbudgets/kept")
     eventually(lambda: view.node_of("urgent"), within_s=40)
     bed.admin.delete("/apis/scheduling.k8s.io/v1/priorityclasses/urgent")
 

@@ -109,7 +109,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "barrier_s": settings.barrier_s,
         "grace_s": attempt.launch.grace_s,
         "clock_offset_s": clock.offset_s(),
-        "memory_bytes": memory_bytes,
+        "memory_bytes": memory_bytes if cgroup else role.memory_bytes,
         "first_to_kill": not role.memory_bytes,
         "cgroup": cgroup,
         "cpus": tied_cpus(0 if cgroup and settings.limits.keeps_cpus else cpu_milli, near),

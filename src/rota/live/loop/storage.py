@@ -117,12 +117,18 @@ class Storage:
             return True
 
     async def _write(self, batches: Sequence[WriteBatch], is_again: bool) -> None:
+        """Write batches. A write that was begun ends before a cancellation does, or it would hold its lock for ever."""
         loop = asyncio.get_running_loop()
         if self._records.is_near and all(batch.is_small for batch in batches) and len(batches) == 1:
             finish = self._records.write(*batches, again=is_again)
+            work = loop.run_in_executor(self._writer, finish)
         else:
-            finish = await loop.run_in_executor(self._writer, lambda: self._records.write(*batches, again=is_again))
-        await loop.run_in_executor(self._writer, finish)
+            work = loop.run_in_executor(self._writer, lambda: self._records.write(*batches, again=is_again)())
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            raise
 
     def fails(self, error: DBAPIError) -> None:
         """Note that the database could not be used; a damaged one is not used again."""

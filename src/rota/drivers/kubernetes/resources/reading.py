@@ -65,15 +65,13 @@ class TopologySpec(_Spec):
     sockets: Name | None = None
 
     def labels(self) -> dict[str, str]:
-        """Return the node labels to read, by the names of the settings."""
+        """Return the node labels to read, by the names of the settings; the widest level is the zone."""
         names = [level.node_label for level in self.levels if level.node_label != HOST_LABEL]
         for name in names:
             if names.count(name) > 1:
                 raise RotaError(f"levels names node label {name} twice")
-        if len(names) > 2:
-            raise RotaError(f"levels has {len(names)} levels above the node; Rota places by two: zone and rack")
         given = {"type": self.device_type, "memory": self.device_memory, "sockets": self.sockets}
-        given |= {"rack": names[-1] if names else None, "zone": names[0] if len(names) == 2 else None}
+        given |= {"rack": names[min(len(names), 2) - 1] if names else None, "zone": names[0] if names[1:] else None}
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -177,6 +175,7 @@ def merged(base: ClusterSettings, values: Iterable[Mapping[str, Any]]) -> Merged
                     if "labels" in overlay:
                         raise RotaError("another Topology is older and is used; a cluster has one")
                     overlay["labels"] = {**base.labels.model_dump(), **spec.labels()}
+                    overlay["topology"] = tuple(level.node_label for level in spec.levels) or base.topology
                 case SchedulingPolicySpec():
                     overlay |= _policy_part(base, spec)
         except NONSENSE as error:

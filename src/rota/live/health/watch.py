@@ -1,0 +1,49 @@
+"""All parts of health together, as the manager builds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rota.core.model.job import NodeId
+from rota.files.up_file import HealthPart
+from rota.health.node_state import HealthSign, NodeHealth
+from rota.health.xid import action_for, severity_of
+from rota.live.gpus.monitor import GpuMonitor
+from rota.live.health.check_runner import CheckRunner
+from rota.live.health.failure_watch import FailureWatch
+from rota.live.health.node_watch import NodeWatch
+from rota.live.loop.control import Control
+from rota.store import clock
+
+
+class HealthWatch:
+    """The health of nodes, and the verdicts about failed jobs."""
+
+    def __init__(self, control: Control, home: Path, settings: HealthPart, nvml: str | None = None) -> None:
+        self.nodes = NodeWatch(control.state, home, control.tell)
+        self.checks = CheckRunner(control.state, self.nodes, settings, home, nvml)
+        self.failures = FailureWatch(control, self.nodes, home, soon=self.checks.soon, large=settings.large)
+        self._control = control
+
+    def attached(self, monitor: GpuMonitor | None) -> GpuMonitor | None:
+        """Listen to the critical errors that a monitor of this machine's GPUs reports; return the monitor."""
+        if monitor is not None:
+            self.failures.xids_of = monitor.telemetry.xids_of
+            monitor.on_xid = self.note_xid
+        return monitor
+
+    def note_xid(self, gpu: int, number: int) -> None:
+        """Take in a critical error of a GPU of the first node."""
+        node_id = self._control.state.inventory.nodes[0].node.id
+        text = f"GPU {gpu} reported Xid {number}: {action_for(number).value}"
+        sign = HealthSign(at_s=clock.now_s(), source="gpu-xid", severity=severity_of(number), text=text)
+        if sign.severity.value:
+            self.nodes.take(node_id, sign)
+            self.checks.soon([str(node_id)])
+
+    def of(self, node_id: NodeId) -> dict[str, Any]:
+        """Return a node's health for people: the state, and the last sign against it."""
+        health: NodeHealth = self.nodes.health(node_id)
+        why = health.evidence[-1].text if health.evidence else ""
+        return {"health": health.state.value, "health_why": why}
