@@ -89,7 +89,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--clean", action="store_true", help="remove the compiled modules")
     parser.add_argument("--check", action="store_true", help="fail if a source is newer than its compiled module")
-    parser.add_argument("--into", type=Path, default=SOURCES, help="put the modules there instead of beside the sources")
+    parser.add_argument(
+        "--into", type=Path, default=SOURCES, help="put the modules there instead of beside the sources"
+    )
     options = parser.parse_args()
     if options.clean:
         clean()
