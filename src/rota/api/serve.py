@@ -172,7 +172,7 @@ async def _serve(
     source = ForecastWorker(options.scheduling, records.url)
     forecasts = ForecastKeeper(control, records, source, options.scheduling.policy)
     learning = _learning(options, records, control)
-    health = HealthWatch(control, options.settings.home, options.health, options.settings.nvml)
+    health = HealthWatch(control, options.health, options.settings)
     starts = PacedStarts(
         options.settings.home, health.failures.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
@@ -198,7 +198,7 @@ async def _serve(
             through_outages(learning.run),
             through_outages(forecasts.run),
             control.storage.watch(),
-            health.checks.run(),
+            health.run(),
             *gpu_upkeep(options.settings, control, monitor, controller),
             *parts.upkeep(),
         )

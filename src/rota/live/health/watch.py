@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import asyncio
 from typing import Any
 
 from rota.core.model.job import NodeId
+from rota.drivers.local.settings import Settings
 from rota.files.up_file import HealthPart
-from rota.health.node_state import HealthSign, NodeHealth
+from rota.health.node_state import HealthSign, NodeHealth, NodeHealthState
 from rota.health.xid import action_for, severity_of
 from rota.live.gpus.monitor import GpuMonitor
 from rota.live.health.check_runner import CheckRunner
@@ -16,15 +17,33 @@ from rota.live.health.node_watch import NodeWatch
 from rota.live.loop.control import Control
 from rota.store import clock
 
+COUNT_S = 60.0
+
 
 class HealthWatch:
     """The health of nodes, and the verdicts about failed jobs."""
 
-    def __init__(self, control: Control, home: Path, settings: HealthPart, nvml: str | None = None) -> None:
-        self.nodes = NodeWatch(control.state, home, control.tell)
-        self.checks = CheckRunner(control.state, self.nodes, settings, home, nvml)
+    def __init__(self, control: Control, settings: HealthPart, local: Settings) -> None:
+        home = local.home
+        self.nodes = NodeWatch(control.state, home, control.tell, alert=self._changed)
+        self.checks = CheckRunner(control.state, self.nodes, settings, home, local.nvml)
         self.failures = FailureWatch(control, self.nodes, home, soon=self.checks.soon, large=settings.large)
         self._control = control
+        self._rate = local.failure_rate
+
+    def _changed(self, node_id: NodeId, health: NodeHealth) -> None:
+        """Count a node that drains as failed."""
+        if health.state in (NodeHealthState.DRAINING, NodeHealthState.BAD):
+            self._rate.failed()
+
+    async def run(self) -> None:
+        """Check nodes, and count how long they were watched, until cancelled."""
+        await asyncio.gather(self.checks.run(), self._count())
+
+    async def _count(self) -> None:
+        while True:
+            await asyncio.sleep(COUNT_S)
+            self._rate.watched(len(self._control.state.inventory.nodes), COUNT_S)
 
     def attached(self, monitor: GpuMonitor | None) -> GpuMonitor | None:
         """Listen to the critical errors that a monitor of this machine's GPUs reports; return the monitor."""
