@@ -5,7 +5,10 @@ rate is pods over the time from the first to the last bind, as a watch of the AP
 the machine's cores, so only ratios within one run are meaningful. Then, separately: the start-up time of Rota while the
 one-pod jobs run, from the start of its process until it schedules.
 
-usage: bench/kubernetes.py [--nodes N] [--pods N] [--gangs N] [--only start]
+With `--only waiting`: all devices are taken, and the pods wait; the memory, the time of a step, and the CPU of Rota
+while nothing happens.
+
+usage: bench/kubernetes.py [--nodes N] [--pods N] [--gangs N] [--only start|rates|waiting]
 """
 
 from __future__ import annotations
@@ -42,6 +45,10 @@ GANG = 8
 PER_NODE = 16
 AT_ONCE = 64
 LONGEST_S = 600.0
+SETTLE_S = 5.0
+BUSY = 0.1
+"""The part of a core above which Rota still works on what was submitted."""
+IDLE_S = 60.0
 PODS = "/api/v1/namespaces/default/pods"
 ROTA = [sys.executable, "-c", "from rota.cli.main import run; run()"]
 
@@ -186,6 +193,57 @@ async def starts(field: Field, alone: int, folder: Path) -> None:
     await field.clear()
 
 
+async def waiting(field: Field, nodes: int, pods: int, folder: Path) -> None:
+    """Measure Rota while pods wait on full nodes: when they have been read, with some changes, and idle."""
+    folder.mkdir()
+    others = [pod(f"other-{number}", PER_NODE, schedulerName="other", nodeName=f"n{number}") for number in range(nodes)]
+    await field.make(PODS, others)
+    await field.make(PODS, pods_for("rota", pods, 0))
+    config = folder / "settings.yaml"
+    config.write_text("policy: priority\n")
+    log = folder / "rota.log"
+    begun = time.perf_counter()
+    process = start_rota(field, config, folder)
+    while not log.exists() or "rota schedules" not in log.read_text():
+        if process.poll() is not None:
+            raise SystemExit(log.read_text()[-2000:])
+        await asyncio.sleep(0.1)
+    print(f"{nodes:,} nodes, {pods:,} waiting pods: schedules after {time.perf_counter() - begun:.1f} s", flush=True)
+    told_s = await _until_told(field, pods, begun)
+    print(f"every pod has its reason after {told_s:.0f} s, {pods / told_s:,.0f}/s", flush=True)
+    settled = begun
+    while await _use(process.pid, SETTLE_S) > BUSY and time.perf_counter() < begun + LONGEST_S:
+        settled = time.perf_counter()
+    print(f"the forecasts of submitted jobs were made after {settled - begun:.0f} s", flush=True)
+    idle = await _use(process.pid, IDLE_S)
+    memory = int(Path(f"/proc/{process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) >> 10
+    print(f"{memory} MiB, {pass_ms(log.read_text()):.1f} ms a step, idle {100 * idle:.1f}% of a core (goal: below 2)")
+    stop(process)
+
+
+async def _use(pid: int, for_s: float) -> float:
+    """Return the part of a core that a process and those below it use for a while."""
+    before, begun = tree_cpu_s(pid), time.perf_counter()
+    await asyncio.sleep(for_s)
+    return (tree_cpu_s(pid) - before) / (time.perf_counter() - begun)
+
+
+async def _until_told(field: Field, pods: int, begun: float) -> float:
+    """Return the seconds until every waiting pod has a reason."""
+    while time.perf_counter() < begun + LONGEST_S:
+        values, _ = await field.api.everything(PODS, fieldSelector="spec.schedulerName=rota")
+        if sum(bool((value.get("status") or {}).get("conditions")) for value in values) >= pods:
+            return time.perf_counter() - begun
+        await asyncio.sleep(3.0)
+    raise SystemExit(f"not every pod has a reason within {LONGEST_S:.0f} s")
+
+
+def tree_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and those below it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return cpu_s(pid) + sum(tree_cpu_s(int(child)) for child in children)
+
+
 def pass_ms(log: str) -> float:
     """Return the mean time of a step of the engine, planning included."""
     url = log.split("answers at ")[1].split(";")[0]
@@ -232,14 +290,15 @@ async def by_stock(field: Field, alone: int, gangs: int, folder: Path) -> float:
     values = pods_for("default-scheduler", alone, gangs)
     await field.make(PODS, values)
     config = folder / "scheduler.yaml"
+    is_old = field.bed.minor < 25
+    address = f"127.0.0.1:{free_port()}"
     config.write_text(
         yaml.safe_dump(
             {
-                "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+                "apiVersion": f"kubescheduler.config.k8s.io/{'v1beta1' if is_old else 'v1'}",
                 "kind": "KubeSchedulerConfiguration",
                 "leaderElection": {"leaderElect": False},
-                "healthzBindAddress": f"127.0.0.1:{(port := free_port())}",
-                "metricsBindAddress": f"127.0.0.1:{port}",
+                **({"healthzBindAddress": address, "metricsBindAddress": address} if is_old else {}),
                 "clientConnection": {
                     "kubeconfig": str(field.bed.kubeconfig("admin-token")),
                     "qps": 10000,
@@ -265,7 +324,7 @@ async def by_stock(field: Field, alone: int, gangs: int, folder: Path) -> float:
     return rate
 
 
-async def main(nodes: int, alone: int, gangs: int, only_start: bool) -> None:
+async def main(nodes: int, alone: int, gangs: int, only: str | None) -> None:
     with tempfile.TemporaryDirectory(prefix="rota-bench-") as name:
         folder = Path(name)
         bed = Bed(folder / "bed").start()
@@ -275,10 +334,13 @@ async def main(nodes: int, alone: int, gangs: int, only_start: bool) -> None:
                     bed.admin.make(value)
             field = Field(bed)
             await field.make("/api/v1/nodes", [node_object(f"n{number}", PER_NODE) for number in range(nodes)])
-            if not only_start:
+            if only in (None, "rates"):
                 await rates(field, nodes, alone, gangs, folder)
-            print(f"{nodes:,} nodes, {alone:,} running pods")
-            await starts(field, alone, folder / "start")
+            if only in (None, "start"):
+                print(f"{nodes:,} nodes, {alone:,} running pods")
+                await starts(field, alone, folder / "start")
+            if only == "waiting":
+                await waiting(field, nodes, alone, folder / "waiting")
             await field.api.close()
         finally:
             bed.stop()
@@ -309,7 +371,7 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000)
     parser.add_argument("--gangs", type=int, default=500)
-    parser.add_argument("--only", choices=["start"], help="measure only the start-up time of Rota")
+    parser.add_argument("--only", choices=["start", "rates", "waiting"], help="measure only this")
     parser.add_argument("--bind", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bind is not None:
@@ -317,8 +379,8 @@ if __name__ == "__main__":
         sys.exit()
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     try:
-        binaries("etcd", "kube-apiserver", *(() if options.only else ("kube-scheduler",)))
+        binaries("etcd", "kube-apiserver", *(("kube-scheduler",) if options.only in (None, "rates") else ()))
     except NoCluster as error:
         print(f"skipped: {error}")
     else:
-        asyncio.run(main(options.nodes, options.pods, options.gangs, options.only == "start"))
+        asyncio.run(main(options.nodes, options.pods, options.gangs, options.only))

@@ -137,6 +137,7 @@ class Sink:
     def __init__(self) -> None:
         self.state = State(cluster(node("n1", 4)))
         self.events: list[Event] = []
+        self.is_settled = True
 
     def deliver(self, events: Sequence[Event], arriving: dict[JobId, Gang], why: dict[JobId, str]) -> None:
         self.events.extend(events)

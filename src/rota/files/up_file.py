@@ -159,6 +159,8 @@ class HealthPart(FileModel):
     programs: Path | None = None
     timeout: Annotated[Seconds, Field(gt=0)] = 60.0
     large: Annotated[int, Field(strict=True, ge=1)] = 8
+    stall: Literal["warn", "restart"] = "warn"
+    stall_after: Annotated[Seconds, Field(gt=0)] = 600.0
 
 
 class UpFile(FileModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import sqlite3
 import time
@@ -22,7 +23,16 @@ LONGEST_PAUSE_S = 15.0
 JOB_EVERY_S = 1.0
 FAULT_EVERY_S = 4.0
 MOST_WAITING = 60
-_DECIDED = ('"stop"', '"resize"', '"interrupted"', '"start-failed"', '"stopped"', '"job-cancelled"', '"job-ended"')
+_DECIDED = (
+    '"rate":0.0',
+    '"stop"',
+    '"resize"',
+    '"interrupted"',
+    '"start-failed"',
+    '"stopped"',
+    '"job-cancelled"',
+    '"job-ended"',
+)
 
 
 class ChaosMix:
@@ -149,14 +159,16 @@ class ChaosMix:
     # -- what must be true -------------------------------------------------------------------------
 
     def undecided(self) -> list[str]:
-        """Pods that ran and that Rota deleted, though no journal has a decision about their job."""
+        """Pods of jobs that ran, that Rota deleted, though no journal has a decision about their job."""
         steps = [step for replica, _ in self._replicas for step in journal_of(replica)]
         ended = {name for name, _ in self._deleted()}
         running = {name: job for _, (name, job, ran) in self.seen.items() if ran and job}
         found = []
         for name in sorted(ended & running.keys()):
             about = [step for step in steps if f'"{running[name]}"' in step]
-            if not any(word in step for step in about for word in _DECIDED):
+            has_run = any(f'"event":"started","job_id":"{running[name]}"' in step for step in about)
+            wanted = re.compile("|".join(each.replace("{job}", re.escape(running[name])) for each in _DECIDED))
+            if has_run and not any(wanted.search(step) for step in about):
                 found.append(f"{name} of {running[name]}: {about[-3:]}")
         return found
 

@@ -14,6 +14,7 @@ from rota.live.gpus.monitor import GpuMonitor
 from rota.live.health.check_runner import CheckRunner
 from rota.live.health.failure_watch import FailureWatch
 from rota.live.health.node_watch import NodeWatch
+from rota.live.health.stall_watch import StallWatch
 from rota.live.loop.control import Control
 from rota.store import clock
 
@@ -28,6 +29,7 @@ class HealthWatch:
         self.nodes = NodeWatch(control.state, home, control.tell, alert=self._changed)
         self.checks = CheckRunner(control.state, self.nodes, settings, home, local.nvml)
         self.failures = FailureWatch(control, self.nodes, home, soon=self.checks.soon, large=settings.large)
+        self.stalls = StallWatch(control, settings, home)
         self._control = control
         self._rate = local.failure_rate
 
@@ -38,7 +40,7 @@ class HealthWatch:
 
     async def run(self) -> None:
         """Check nodes, and count how long they were watched, until cancelled."""
-        await asyncio.gather(self.checks.run(), self._count())
+        await asyncio.gather(self.checks.run(), self.stalls.run(), self._count())
 
     async def _count(self) -> None:
         while True:

@@ -57,6 +57,11 @@ class KubernetesLoop:
         """What the engine knows; for reading only."""
         return self._control.state
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no event waits for the next step."""
+        return not self._control.pending
+
     def deliver(self, events: Sequence[Event], arriving: dict[JobId, Gang], why: dict[JobId, str]) -> None:
         """Pass events on to the loop; `arriving` are the gangs of arriving jobs, `why` the messages of ends."""
         entry = LoopEntry(list(events))

@@ -117,8 +117,10 @@ class ClaimsCheck:
         }
 
     def _jobs_without_gang(self) -> set[JobId]:
-        """Jobs that hold devices in the engine, but have no gang that could."""
+        """Jobs that hold devices in the engine, but have no gang that could; none while events are on their way."""
         assert self._context.sink is not None
+        if not self._context.sink.is_settled or self._context.report.events:
+            return set()
         return {
             name
             for name, live in self._context.sink.state.jobs.items()
@@ -126,7 +128,7 @@ class ClaimsCheck:
         }
 
     def _is_held(self, gang: Gang | None) -> bool:
-        return gang is not None and gang.stage in (Stage.PLACED, Stage.LEAVING)
+        return gang is not None and gang.stage in (Stage.PLACED, Stage.LEAVING, Stage.OVER)
 
     def _release(self, name: JobId) -> None:
         """Tell the engine that a job is gone."""

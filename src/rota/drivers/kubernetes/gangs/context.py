@@ -39,6 +39,10 @@ class EventSink(Protocol):
     def refuse(self, job: Job) -> str | None:
         """Why a job can never run here, or None."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all events that were delivered are part of the state."""
+
     def is_used(self, name: JobId) -> bool:
         """Whether a job of this id is or was known."""
 

@@ -11,7 +11,17 @@ import logging
 
 from rota.core.errors import Unavailable
 from rota.core.messages.decisions import Cause
-from rota.core.messages.events import End, Interrupted, JobEnded, JobHeld, Resized, Started, StartFailed, Stopped
+from rota.core.messages.events import (
+    End,
+    Interrupted,
+    JobEnded,
+    JobHeld,
+    Resized,
+    SpeedChanged,
+    Started,
+    StartFailed,
+    Stopped,
+)
 from rota.drivers.kubernetes.gangs.binder import Bound
 from rota.drivers.kubernetes.gangs.context import DriverContext
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, Stage
@@ -181,6 +191,8 @@ class GangController:
             else StartFailed(gang.id, why, retry_s)
         )
         log.warning("job gives up its placement", extra={"job": gang.id, "why": why})
+        if gang.started:  # the journal has it before the pods are gone, which may take long
+            self._context.report.events.append(SpeedChanged(gang.id, self._context.done_work(gang), 0.0))
         self.leave(gang)
         self._context.gang_index.touch(gang)
 
