@@ -29,13 +29,11 @@ export HOME=$TRIED XDG_DATA_HOME=$TRIED/data XDG_STATE_HOME=$TRIED/state
 rota --version
 rota trace generate mixed jobs.csv --jobs 2000 --seed 1 --gpus 64 --load 1.0 >/dev/null
 rota sim --trace jobs.csv --cluster gpu=64/8 --policy las >/dev/null
-rota up --emulate gpu=4 --port 0 >up.log 2>&1 &
+rota up --emulate gpu=4/4 --port 0 >up.log 2>&1 &
 manager=$!
 trap 'kill $manager; wait $manager || true' EXIT
 for _ in $(seq 100); do rota ps >/dev/null 2>&1 && break; sleep 0.2; done
-job=$(rota submit --gpus 1 -- sh -c 'echo trained' | grep -o '[0-9][0-9]*' | head -1)
-rota wait "$job" >/dev/null
-rota logs "$job" | grep -q trained
+rota submit --gpus 1 --wait -- sh -c 'echo trained' | grep -q trained
 """
 SDK_SMOKE = "import rota.sdk; [None for _ in rota.sdk.steps(range(3))]; print('rota-sdk', rota.__version__)"
 
