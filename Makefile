@@ -14,7 +14,7 @@ POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure demo demo-sim test test-fast test-long test-gpu chaos fuzz soak check format bench deploy reproductions truth truth-gpu golden clean
+.PHONY: health help setup compile pure demo demo-sim test test-fast test-long test-gpu chaos fuzz soak check format bench deploy reproductions truth truth-gpu release golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -95,7 +95,7 @@ format: setup ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 
 bench: setup ## measure the speed
-	@set -e; for script in $(sort $(filter-out bench/truth.py,$(wildcard bench/*.py))); do echo "$$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in $(sort $(filter-out bench/truth.py bench/injected_faults.py,$(wildcard bench/*.py))); do echo "$$script"; $(BIN)/python "$$script"; done
 
 reproductions: setup ## measure published results and write docs/reference/reproductions.md; ONLY="elastic stages" for some, RESUME=1 to continue
 	@$(BIN)/python tools/reproduce.py $(if $(RESUME),--resume) $(ONLY)
@@ -110,6 +110,13 @@ truth: setup ## forecasts and simulations against what happened, on live manager
 truth-gpu: setup ## the same with real trainings on this machine's GPU; 8 minutes
 	@$(BIN)/python bench/truth.py --gpu
 	@$(BIN)/python bench/truth.py --page
+
+release: setup ## build wheels (plain and compiled), rota-sdk and the source distribution into dist/, check and try each
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build hatchling twine
+	@$(BIN)/python tools/release.py
+
+health: setup ## 200 faults injected into a live manager: verdicts, drained nodes, a gang that loses a node, checkpoint intervals; 5 minutes
+	@$(BIN)/python bench/injected_faults.py
 
 golden: setup ## regenerate the golden journals; explain each difference in the commit
 	$(BIN)/python -m pytest tests/golden --regenerate

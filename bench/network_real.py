@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def waiting_model(layer_bytes: int, forward_s: float, backward_s: float) -> Any:
     """A model of some layers whose computing is a timed wait."""
     import torch
 
-    class Wait(torch.autograd.Function):
+    class Wait(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not checked
         @staticmethod
         def forward(ctx: Any, inputs: Any, weight: Any) -> Any:
             ctx.save_for_backward(weight)
@@ -162,7 +162,7 @@ def waiting_model(layer_bytes: int, forward_s: float, backward_s: float) -> Any:
             (weight,) = ctx.saved_tensors
             return grads[0], torch.full_like(weight, 1e-3)
 
-    class Layer(torch.nn.Module):
+    class Layer(torch.nn.Module):  # type: ignore[misc]  # PyTorch is not checked
         def __init__(self) -> None:
             super().__init__()
             self.weight = torch.nn.Parameter(torch.zeros(layer_bytes // 4000, 1000))
@@ -213,7 +213,7 @@ def averaged(scheme: str, size: int, compute_s: float, slow: float, seconds: flo
     from rota.sdk.ddp import PartialAllReduce
 
     dist = connected()
-    store = dist.distributed_c10d._get_default_store()  # type: ignore[attr-defined]
+    store = dist.distributed_c10d._get_default_store()
     model = torch.nn.Linear(size // 4, 1, bias=False)
     partial = PartialAllReduce(model, store, group_size=2) if scheme == "partial" else None
     mine_s = compute_s * (slow if dist.get_rank() == 0 else 1.0)
@@ -253,7 +253,12 @@ def shared(size: int, compute_s: float, shift_s: float, period_s: float, steps: 
     return {"iteration_s": statistics.median(times[2:])}
 
 
-WORKERS = {"link": measured_link, "train": trained, "average": averaged, "shared": shared}
+WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "link": measured_link,
+    "train": trained,
+    "average": averaged,
+    "shared": shared,
+}
 
 
 # What is measured, beside the model.

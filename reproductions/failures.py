@@ -173,6 +173,38 @@ def blind(seeds: int) -> None:
         print(f"| {gpus:,} | {' | '.join(shown)} | {100 * statistics.mean(lost):.2f}% | {best_s / MIN_S:.0f} |")
 
 
+def spares(seeds: int) -> None:
+    """What spares cost and bring: a gang on 29 of 32 nodes beside a queue of small jobs that take every free node."""
+    print("\n| spares | ETTR of the gang | hours until it ends | goodput of the cluster |")
+    print("|---|---|---|---|")
+    for count in (0, 1, 2):
+        ettr, hours, goodput = [], [], []
+        for seed in range(seeds):
+            rng = random.Random(seed)
+            gang = Job(id=JobId("gang"), roles=(Role(count=29, device_milli=GPUS * WHOLE),), work=20 * DAY_S)
+            submitted = [Submission(job=gang, submit_s=0.0)]
+            for number in range(700):
+                role = Role(count=1, device_milli=GPUS * WHOLE)
+                small = Job(id=JobId(f"s{number}"), roles=(role,), work=rng.uniform(1.0, 12.0) * 3600)
+                submitted.append(Submission(job=small, submit_s=60.0 + number))
+            setting = Setting(
+                cluster=Cluster.uniform(("gpu", GPUS * 32, GPUS)),
+                failures=failures_by_name(f"rsc-1:rate=50,repair_s=43200,spares={count}"),
+                seed=seed,
+                costs=Costs(restart_s=RESTART_S, checkpoint_interval_s=3600.0, checkpoint_write_s=60.0),
+            )
+            result = simulate(
+                Workload(submissions=tuple(submitted), source="", format=""), "fifo", setting
+            )
+            assert result.failures is not None
+            row = result.history.jobs[0]
+            ettr.append(row.ideal_s / ((row.end_s or 0.0) - (row.start_s or 0.0)))
+            hours.append((row.end_s or 0.0) / 3600)
+            goodput.append(result.failures.goodput or 0.0)
+        shown = f"{statistics.mean(ettr):.3f} | {statistics.mean(hours):.0f} | {statistics.mean(goodput):.3f}"
+        print(f"| {count} | {shown} |")
+
+
 def main(seeds: int) -> None:
     few = max(seeds // 4, 2)
     formula(few)
@@ -180,6 +212,7 @@ def main(seeds: int) -> None:
     times_to_failure(seeds)
     llama_3(seeds)
     blind(few)
+    spares(few)
 
 
 if __name__ == "__main__":

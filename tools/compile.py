@@ -62,8 +62,8 @@ def clean() -> None:
         module.unlink()
 
 
-def build() -> None:
-    """Compile the modules and put them beside their sources."""
+def build(into: Path = SOURCES) -> None:
+    """Compile the modules and put them beside their sources, or into another folder."""
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
@@ -71,22 +71,27 @@ def build() -> None:
     os.chdir(SOURCES)
     options = ["--config-file", str(ROOT / "pyproject.toml"), "--follow-imports=silent"]
     files = [f"rota/{name}.py" for name in HOT]
-    target = ROOT / "build" / "mypyc"
+    target = ROOT / "build" / "mypyc" if into == SOURCES else into / "build"
     modules = mypycify([*options, *files], opt_level="2", target_dir=str(target / "c"))
     command = build_ext(Distribution({"name": "rota", "ext_modules": modules}))
     command.build_temp = str(target / "temp")
-    command.build_lib = str(SOURCES)
+    command.build_lib = str(into)
     command.ensure_finalized()
-    clean()
+    if into == SOURCES:
+        clean()
     command.run()
-    for module in compiled():
-        module.touch()
+    if into == SOURCES:
+        for module in compiled():
+            module.touch()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--clean", action="store_true", help="remove the compiled modules")
     parser.add_argument("--check", action="store_true", help="fail if a source is newer than its compiled module")
+    parser.add_argument(
+        "--into", type=Path, default=SOURCES, help="put the modules there instead of beside the sources"
+    )
     options = parser.parse_args()
     if options.clean:
         clean()
@@ -95,7 +100,7 @@ def main() -> int:
         for source in stale():
             print(f"{source} is newer than its compiled module; run `make compile` or `make pure`", file=sys.stderr)
         return 1 if stale() else 0
-    build()
+    build(options.into.resolve())
     return 0
 
 

@@ -31,7 +31,7 @@ def graph(tmp_path: Path) -> Path:
 def test_place_gives_the_plan_to_programs(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["plan", "place", str(graph), "--objective", "throughput", "-o", "json"]) == 0
 
-    (found,) = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)
     assert found["planner"] == "max-load"
     assert found["objective"] == pytest.approx(4.001)
     assert found["proved_optimal"] is True
@@ -42,7 +42,7 @@ def test_place_gives_the_plan_to_programs(graph: Path, capsys: pytest.CaptureFix
 def test_latency_is_planned_by_pesto(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["plan", "place", str(graph), "--objective", "latency", "-o", "json"]) == 0
 
-    (found,) = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)
     assert (found["planner"], found["objective"]) == ("pesto", 8.0)
 
 

@@ -9,6 +9,7 @@ import pytest
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.load import load
+from rota.drivers.simulator.notes import scenario_notes
 from rota.drivers.simulator.study import simulate
 from rota.files.network.network_file import network_from_spec, read_network_file
 from rota.network.model import LinkMechanism, PhaseAlignment
@@ -132,3 +133,14 @@ def test_a_cluster_beyond_the_network_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_option_names_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(RotaError, match="unknown option 'betwen=crux'; did you mean 'between'"):
         network_from_spec(f"{written(tmp_path, TWO)}:betwen=crux", ["n1", "n2"])
+
+
+def test_jobs_that_send_nothing_are_noted(tmp_path: Path) -> None:
+    trace = written(tmp_path, "id,submit_s,work,gpus\na,0,10,2\nb,0,10,1\n", "jobs.csv")
+    network = str(written(tmp_path, TWO))
+    scenario = Scenario(policies=("fifo",), cluster="gpu=4/2", trace=str(trace), network=network, profiles="none")
+
+    texts = [note.text for note in scenario_notes(load(scenario)) if note.code == "network"]
+
+    assert len(texts) == 1
+    assert "1 of 1 jobs of several devices send nothing" in texts[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from rota.core.errors import RotaError
 from rota.planner.description.devices import fully_connected
 from rota.planner.description.operators import GraphOperator
 from rota.planner.description.problem import PlanningProblem
+from rota.planner.description.published_graph import published_problem
 from rota.planner.methods.max_load import plan_max_load
 from rota.planner.options import PlannerOptions
 from rota.planner.plan import PlacementPlan
@@ -59,6 +62,36 @@ def linked(draw: st.DrawFn) -> PlanningProblem:
     return problem_of(operators, edges, fully_connected("gpu", draw(st.integers(1, 4)), memory_bytes=memory))
 
 
+@st.composite
+def published_json(draw: st.DrawFn) -> dict[str, Any]:
+    """A graph in the JSON of dnn-partitioning: shared classes, backward nodes, what a CPU alone runs, tight memory."""
+    count = draw(st.integers(1, 5))
+    color = st.integers(0, count)
+    nodes: list[dict[str, Any]] = []
+    for number in range(count + draw(st.integers(0, 3)) * (count > 2)):
+        is_backward = number >= count
+        nodes.append(
+            {
+                "id": 100 + number,
+                "supportedOnFpga": draw(st.sampled_from([1, 1, 1, 0])),
+                "cpuLatency": draw(TIMES),
+                "fpgaLatency": draw(TIMES),
+                "isBackwardNode": int(is_backward),
+                "colorClass": nodes[draw(st.integers(0, count - 1))]["colorClass"] if is_backward else draw(color),
+                "size": draw(st.integers(0, 4)),
+            }
+        )
+    costs = [draw(TIMES) for _ in nodes]
+    edges = [
+        {"sourceId": 100 + a, "destId": 100 + b, "cost": costs[a]}
+        for b in range(len(nodes))
+        for a in range(b)
+        if draw(st.booleans())
+    ]
+    devices = {"maxFPGAs": draw(st.integers(0, 3)), "maxCPUs": draw(st.integers(1, 2))}
+    return {"maxSizePerFPGA": draw(st.sampled_from([3, 6, 1000])), **devices, "nodes": nodes, "edges": edges}
+
+
 def planned(planner: str, problem: PlanningProblem) -> PlacementPlan | str:
     """The plan, or the line that says why there is none."""
     try:
@@ -77,6 +110,22 @@ def test_max_load_is_the_least_of_all_assignments(problem: PlanningProblem) -> N
             plan_max_load(problem)
         return
     found = plan_max_load(problem)
+    assert found.proved_optimal
+    assert found.value_ms == pytest.approx(least, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.slow
+@SOME
+@given(published_json())
+def test_max_load_of_published_json_is_the_least_of_all_assignments(value: dict[str, Any]) -> None:
+    problem = published_problem(value, "graph.json")
+    least = least_by_trying(problem)
+    if least == float("inf"):
+        with pytest.raises(RotaError):
+            plan_max_load(problem)
+        return
+    found = plan_max_load(problem)
+    refuse_misplaced(problem, found.stages)
     assert found.proved_optimal
     assert found.value_ms == pytest.approx(least, rel=1e-6, abs=1e-9)
 

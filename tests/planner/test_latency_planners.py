@@ -7,7 +7,7 @@ import pytest
 
 from planner.planning import layered_problem, machines, operator, problem_of, published, random_problem
 from rota.core.errors import RotaError
-from rota.planner.description.devices import DeviceGraph, DeviceLink, GraphDevice
+from rota.planner.description.devices import DeviceGraph, DeviceLink, GraphDevice, fully_connected
 from rota.planner.description.operators import ACCELERATOR
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.description.read import read_problem
@@ -183,3 +183,33 @@ def test_wide_graph_is_placed_in_linear_time() -> None:
 
     assert len(placed) == width + 2
     assert time.process_time() - began_s < 3
+
+
+def test_coarsening_a_hub_takes_time_in_proportion_to_its_edges() -> None:
+    count = 4000
+    edges = [(0, number) for number in range(1, count - 1)] + [(number, count - 1) for number in range(1, count - 1)]
+    operators = [operator(f"o{number}", weight_bytes=1) for number in range(count)]
+    problem = problem_of(operators, edges, machines(2))
+
+    began_s = time.process_time()
+    groups = coarsened(problem, 24)
+
+    assert len(groups) <= 24
+    assert sorted(number for members in groups.members for number in members) == list(range(count))
+    assert all(first < second for first, second in groups.edges)
+    assert time.process_time() - began_s < 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pesto_is_never_worse_than_baechi(seed: int) -> None:
+    problem = random_problem(seed, 9, memory_bytes=12)
+
+    assert plan_pesto(problem, PlannerOptions(time_limit_s=1.0)).value_ms <= plan_baechi(problem).value_ms + 1e-9
+
+
+def test_parallel_chains_keep_to_their_devices_under_pesto() -> None:
+    edges = [(number - 4, number) for number in range(4, 200)]
+    operators = [operator(f"o{number}", 1.0, transfer_ms=None, output_bytes=10**8) for number in range(200)]
+    problem = problem_of(operators, edges, fully_connected(ACCELERATOR, 4))
+
+    assert plan_pesto(problem, PlannerOptions(time_limit_s=2.0)).value_ms <= plan_baechi(problem).value_ms + 1e-9

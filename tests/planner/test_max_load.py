@@ -52,6 +52,9 @@ def least_by_trying(problem: PlanningProblem) -> float:
     best = float("inf")
     for placed in itertools.product(range(len(names)), repeat=len(groups)):
         device_of = {number: device for group, device in zip(groups, placed, strict=True) for number in group}
+        types = {number: problem.devices.devices[device].type for number, device in device_of.items()}
+        if any(types[number] not in each.time_ms for number, each in enumerate(graph.operators)):
+            continue
         arcs = {
             (device_of[a], device_of[b])
             for a, b in graph.edges

@@ -134,3 +134,22 @@ def test_chain_costs_little(tmp_path: Path) -> None:
         before = chained_hash(before, number, entry(number))
 
     assert time.perf_counter() - begun < 5.0
+
+
+def test_new_token_is_logged_with_all_that_it_allows(tmp_path: Path) -> None:
+    engine = open_database(tmp_path / "rota.db")
+    made = StoredToken(
+        id="1",
+        digest="d",
+        name="ada",
+        role="member",
+        tenants=("nlp", "vision"),
+        created_s=100.0,
+        expires_s=3700.0,
+        account="ada-lab",
+    )
+
+    Tokens(engine).add(made, "admin")
+
+    assert AuditLog(engine).page(1)[0].detail == "ada member; tenants nlp, vision; account ada-lab; for 3600 s"
+    engine.dispose()

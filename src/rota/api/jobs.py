@@ -26,6 +26,7 @@ from rota.api.wire import (
 )
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import JobId
+from rota.live.health.failure_watch import verdicts_of
 from rota.live.intake.requests import NotFound
 from rota.live.intake.submission_limits import MOST_AT_ONCE, Pauses
 from rota.live.loop.record import SHOWN_STATES
@@ -112,7 +113,8 @@ async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
     found = await parts.requests.foresee(JobId(job_id), caller.name)
     demand = await parts.more_nodes(JobId(job_id)) if reason is not None and parts.more_nodes is not None else []
     answer = {"state": row.state, "reason": reason, "expected": forecast_out(found)}
-    return JSONResponse({**answer, "more_nodes": demand_out(demand)})
+    verdicts = await asyncio.to_thread(verdicts_of, parts.home, job_id)
+    return JSONResponse({**answer, "verdicts": verdicts, "more_nodes": demand_out(demand)})
 
 
 @router.post("/jobs/{job_id}/{action}", response_model=JobOut)

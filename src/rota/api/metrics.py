@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from rota.api.gpu.prometheus import gpu_metrics
 from rota.api.service import Service, principal, service
+from rota.health.node_state import NodeHealthState
 from rota.live.loop.policy_faults import fault_of
 from rota.live.loop.record import SHOWN_STATES
 
@@ -42,6 +43,7 @@ class Collector:
         )
         yield from self._truth()
         yield from gpu_metrics(self._parts.gpus)
+        yield from self._health()
         trouble = 0 if control.trouble is None else 1
         held_s = control.watch.longest_s()
         yield GaugeMetricFamily("rota_loop_hold_seconds", "Longest hold of the loop in the last minute.", value=held_s)
@@ -50,6 +52,22 @@ class Collector:
         yield GaugeMetricFamily("rota_policy_fault", "1 while a user's policy fails and decides nothing.", value=fault)
         for name, (about, count) in self._parts.more_counters().items():
             yield CounterMetricFamily(name, about, value=count)
+
+    def _health(self) -> Iterator[Metric]:
+        """Yield the nodes by the state of their health, and the verdicts about failed jobs."""
+        health = self._parts.health
+        if health is None:
+            return
+        nodes = GaugeMetricFamily("rota_nodes_health", "Nodes by the state of their health.", labels=["state"])
+        accounts = [each for each in self._parts.control.state.inventory.nodes if not each.removed]
+        tally = Tally(health.nodes.health(each.node.id).state for each in accounts)
+        for state in NodeHealthState:
+            nodes.add_metric([state.value], tally[state])
+        yield nodes
+        verdicts = CounterMetricFamily("rota_failures", "Failed attempts by cause.", labels=["cause"])
+        for cause, count in sorted(health.failures.verdicts.items()):
+            verdicts.add_metric([cause], count)
+        yield verdicts
 
     def _truth(self) -> Iterator[Metric]:
         """Yield the scores of the forecasts of the last day, and by how much new ranges are stretched."""

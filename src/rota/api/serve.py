@@ -34,6 +34,7 @@ from rota.core.messages.events import JobCancelled
 from rota.core.model.cluster import Node
 from rota.core.model.job import JobId
 from rota.drivers.local.attempt_controller import AttemptController
+from rota.drivers.local.cgroup import Cgroups
 from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import Attempts, LocalDriver
 from rota.drivers.local.gpu.suspension import SuspendingAttempts
@@ -42,10 +43,11 @@ from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, 
 from rota.drivers.local.settings import Settings
 from rota.files.job_shape import JobFile
 from rota.files.oidc_file import OidcFile
-from rota.files.up_file import LimitsPart
+from rota.files.up_file import HealthPart, LimitsPart
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
 from rota.live.gpus.monitor import GpuMonitor
+from rota.live.health.watch import HealthWatch
 from rota.live.intake.quotas import SubmissionQuotas
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings
@@ -96,6 +98,8 @@ class Options:
     """The largest measured error up to which an estimate replaces `auto`."""
     call_limits: LimitsPart = field(default_factory=LimitsPart)
     """What each caller may take."""
+    health: HealthPart = field(default_factory=HealthPart)
+    """How the health of nodes is checked."""
     most_tasks: int | None = None
     """Tasks without devices that run at once; None: by the number of CPUs."""
     tenants: TenantSettings = field(default_factory=TenantSettings)
@@ -168,14 +172,15 @@ async def _serve(
     source = ForecastWorker(options.scheduling, records.url)
     forecasts = ForecastKeeper(control, records, source, options.scheduling.policy)
     learning = _learning(options, records, control)
+    health = HealthWatch(control, options.health, options.settings)
     starts = PacedStarts(
-        options.settings.home, control.answered, asyncio.get_running_loop().call_later, options.most_tasks
+        options.settings.home, health.failures.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
     attempts, controller = _attempts(options.settings, control, control.present.nodes, starts)
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
-    monitor = gpu_monitor(options.settings, options.scheduling.cluster, control)
-    service = _service(options, records, parts, control, forecasts, learning, monitor)
+    monitor = health.attached(gpu_monitor(options.settings, options.scheduling.cluster, control))
+    service = _service(options, records, parts, control, forecasts, learning, monitor, health)
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -193,6 +198,7 @@ async def _serve(
             through_outages(learning.run),
             through_outages(forecasts.run),
             control.storage.watch(),
+            health.run(),
             *gpu_upkeep(options.settings, control, monitor, controller),
             *parts.upkeep(),
         )
@@ -206,8 +212,7 @@ async def _serve(
         each.cancel()
     await asyncio.wait(upkeep, timeout=CLOSE_S)
     driver.close()
-    for work in (retraining, forecasts, learning):
-        await work.close()
+    await asyncio.gather(retraining.close(), forecasts.close(), learning.close())
     if loop in done:
         loop.result()
     loop.cancel()
@@ -265,6 +270,7 @@ def _service(
     forecasts: ForecastKeeper,
     learning: Learning,
     monitor: GpuMonitor | None,
+    health: HealthWatch,
 ) -> Service:
     most_tasks = options.most_tasks or usual_most_tasks()
 
@@ -298,12 +304,13 @@ def _service(
         scheduling=options.scheduling,
         lookout=ManagerOverview(records, control, options.scheduling, monitor),
         limits=str(options.settings.limits),
-        defaults=options.settings.defaults,
+        defaults=options.settings.defaults if isinstance(options.settings.limits, Cgroups) else None,
         learning=learning,
         truth=Truth(records, options.scheduling, forecasts),
         call_limits=options.call_limits,
         tenants=tenants,
         gpus=monitor,
+        health=health,
     )
 
 

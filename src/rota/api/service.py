@@ -17,6 +17,7 @@ from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
 from rota.live.gpus.monitor import GpuMonitor
+from rota.live.health.watch import HealthWatch
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.boot import Scheduling
@@ -61,6 +62,8 @@ class Service:
     """Ends the tasks of a job that is being cancelled without its grace; None where another system ends them."""
     gpus: GpuMonitor | None = None
     """The GPUs of this machine over time; None where the devices are no GPUs of this machine."""
+    health: HealthWatch | None = None
+    """The health of nodes and the verdicts about failed jobs; None where the cluster itself keeps them."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 

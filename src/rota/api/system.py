@@ -18,6 +18,7 @@ from rota.live.intake.requests import NotFound
 from rota.live.loop.entry import News
 from rota.live.loop.policy_faults import fault_of
 from rota.live.views.tenant_usage import TenantUse
+from rota.store import clock
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
 probes = APIRouter(tags=["probes"])
@@ -31,7 +32,7 @@ HEARTBEAT_S = 15.0
 async def nodes(request: Request, caller: Caller) -> Response:
     """List the nodes and their free devices."""
     parts = service(request)
-    return JSONResponse(nodes_out(parts.control.state.inventory, parts.limits))
+    return JSONResponse(nodes_out(parts.control.state.inventory, parts.limits, parts.health))
 
 
 @router.post("/nodes/{node_id}/{action}", response_model=NodeOut)
@@ -39,16 +40,38 @@ async def drain(
     request: Request,
     caller: Caller,
     node_id: Annotated[str, Path(max_length=256)],
-    action: Annotated[str, Path(pattern="^(drain|undrain)$")],
+    action: Annotated[str, Path(pattern="^(drain|undrain|repair|clear)$")],
 ) -> Response:
-    """Drain a node, so that no new job starts there, or undrain it."""
+    """Drain a node, so that no new job starts there, or undrain it.
+
+    `repair` notes that its repair has begun: passed checks bring it back. `clear` declares it healthy.
+    """
     caller.must_be_admin()
     parts = service(request)
-    await parts.requests.drain(NodeId(node_id), caller.asker, drained=action == "drain")
-    found = [node for node in nodes_out(parts.control.state.inventory, parts.limits) if node["id"] == node_id]
+    if action in ("repair", "clear"):
+        _care(parts, NodeId(node_id), action)
+    else:
+        await parts.requests.drain(NodeId(node_id), caller.asker, drained=action == "drain")
+        if action == "undrain" and parts.health is not None:
+            parts.health.nodes.clear(NodeId(node_id), clock.now_s())
+    found = [
+        node for node in nodes_out(parts.control.state.inventory, parts.limits, parts.health) if node["id"] == node_id
+    ]
     if not found:
         raise NotFound(f"there is no node {node_id!r}")
     return JSONResponse(found[0])
+
+
+def _care(parts: Service, node_id: NodeId, action: str) -> None:
+    """Note that a node is being repaired, or declare it healthy."""
+    if parts.health is None:
+        raise NotFound("the health of this cluster's nodes is kept by Kubernetes; see its node conditions")
+    if node_id not in {account.node.id for account in parts.control.state.inventory.nodes}:
+        raise NotFound(f"there is no node {node_id!r}")
+    if action == "repair":
+        parts.health.nodes.repair(node_id, clock.now_s())
+    else:
+        parts.health.nodes.clear(node_id, clock.now_s())
 
 
 @router.get("/overview")

@@ -19,6 +19,7 @@ from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
 from rota.forecast.value import Forecast, TimeRange
+from rota.live.health.watch import HealthWatch
 from rota.live.loop.control import Control
 from rota.live.loop.record import state_text
 from rota.live.workers.node_demand import NodeDemand
@@ -71,6 +72,7 @@ class WhyOut(BaseModel):
     state: str
     reason: ReasonOut | None = None
     expected: ForecastOut | None = None
+    verdicts: list[dict[str, Any]] = Field(default=[], description="Why its attempts failed, with evidence and advice.")
     more_nodes: list[NodeDemandOut] = Field(default=[], description="Nodes that would start it, on a cluster.")
 
 
@@ -140,6 +142,8 @@ class NodeOut(BaseModel):
     memory_bytes: int | None = None
     state: str
     limits: str = Field(description="How the limits of tasks are enforced: `cgroup v2`, `cgroup v1`, `watched`.")
+    health: str = Field("healthy", description="healthy, suspect, draining, bad or in-repair")
+    health_why: str = Field("", description="The last sign against it.")
 
 
 class Problem(BaseModel):
@@ -277,7 +281,7 @@ def _gpus(spec: Json) -> float:
     return sum(float(count) * float(gpus or 0) for count, gpus in parts)
 
 
-def nodes_out(inventory: Inventory, limits: str) -> list[Json]:
+def nodes_out(inventory: Inventory, limits: str, health: HealthWatch | None = None) -> list[Json]:
     """Return all nodes as JSON."""
     return [
         {
@@ -289,6 +293,7 @@ def nodes_out(inventory: Inventory, limits: str) -> list[Json]:
             "memory_bytes": account.node.memory_bytes,
             "state": state_of(account),
             "limits": limits,
+            **({} if health is None else health.of(account.node.id)),
         }
         for account in inventory.nodes
         if not account.removed or account.users

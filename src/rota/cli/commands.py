@@ -97,6 +97,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.STUDY,
     ),
     CommandEntry(
+        name="net",
+        target="rota.cli.net:app",
+        summary="Show and measure the network between nodes.",
+        group=CommandGroup.STUDY,
+    ),
+    CommandEntry(
         name="gpus",
         target="rota.cli.manager.gpus:gpus",
         summary="Show what the GPUs do, or their idle hours by user.",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rota.cli.plan_parallel import parallel
-from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.cli.render import Column, OutputFormat, OutputOption, emit, emit_one, progress
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 from rota.planner.description.devices import DeviceGraph, fully_connected
@@ -137,7 +137,7 @@ def place(
         write_figure(figure, problem, [(found, report)])
     record = _record(problem, found, report)
     if output is not OutputFormat.TABLE:
-        emit([record], (), output)
+        emit_one(record, (), output)
         return
     emit([record], _PLAN_COLUMNS, output)
     echo()
@@ -242,7 +242,7 @@ def profile(
     if graph is not None:
         write_json(graph, value)
     if output is OutputFormat.JSON:
-        emit([{"source": target, **value}], (), output)
+        emit_one({"source": target, **value}, (), output)
         return
     rows = [
         {

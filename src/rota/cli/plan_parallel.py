@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.render import Column, OutputFormat, OutputOption, emit_one
 from rota.core.errors import RotaError
 from rota.planner.parallel.catalogue import named_model
 from rota.planner.parallel.deployment import plan_fields
@@ -118,7 +118,7 @@ def parallel(
     row = _row(answer, chosen_by)
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):
         row["plan"] = answer.short
-    emit([row], _COLUMNS, output)
+    emit_one(row, _COLUMNS, output)
 
 
 def _row(answer: ParallelAnswer, chosen_by: str) -> dict[str, object]:

@@ -107,6 +107,15 @@ def emit(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], output
             assert_never(output)
 
 
+def emit_one(row: Mapping[str, object], columns: Sequence[Column], output: OutputFormat) -> None:
+    """Print the one answer of a command on stdout: as JSON it is an object, not a list."""
+    if output is OutputFormat.JSON:
+        shown = json.dumps(plain(row), indent=2, ensure_ascii=False, allow_nan=False)
+        sys.stdout.write(neutral_json(shown) + "\n")
+    else:
+        emit([row], columns, output)
+
+
 def _shown(rows: Sequence[Mapping[str, object]], columns: Sequence[Column]) -> list[Column]:
     return [column for column in columns if not column.if_known or any(row.get(column.key) is not None for row in rows)]
 

@@ -148,6 +148,21 @@ DefaultBytes = Annotated[str, _by_default(parse_bytes)]
 DefaultCpus = Annotated[str, _by_default(parse_cpus)]
 
 
+CheckName = Literal["disk", "memory", "time", "cgroup", "gpu", "dcgm", "matmul", "bandwidth", "all-reduce"]
+
+
+class HealthPart(FileModel):
+    """How the health of nodes is checked."""
+
+    every: Annotated[Seconds, Field(le=86400)] = 300.0
+    checks: tuple[CheckName, ...] = ("disk", "memory", "time", "cgroup", "gpu", "dcgm")
+    programs: Path | None = None
+    timeout: Annotated[Seconds, Field(gt=0)] = 60.0
+    large: Annotated[int, Field(strict=True, ge=1)] = 8
+    stall: Literal["warn", "restart"] = "warn"
+    stall_after: Annotated[Seconds, Field(gt=0)] = 600.0
+
+
 class UpFile(FileModel):
     """How a manager is run. What is not given is as `rota up` says."""
 
@@ -190,6 +205,7 @@ class UpFile(FileModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     limits: LimitsPart = LimitsPart()
     gpu: GpuPart = GpuPart()
+    health: HealthPart = HealthPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:
@@ -222,6 +238,9 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
     part = given.get("gpu")
     if isinstance(part, GpuPart) and part.nvml is not None:
         given["gpu"] = part.model_copy(update={"nvml": beside / part.nvml})
+    health = given.get("health")
+    if isinstance(health, HealthPart) and health.programs is not None:
+        given["health"] = health.model_copy(update={"programs": beside / health.programs})
     accounts = given.get("accounts")
     if isinstance(accounts, str) and accounts not in ("names", "tokens"):
         given["accounts"] = str(beside / accounts)

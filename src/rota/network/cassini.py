@@ -15,13 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.core.errors import RotaError
-from rota.network.topology import Floats
+from rota.network.topology import Floats, Ints
 
 ANGLES = 720
 """Places on the unified circle at which demand is compared."""
 LONGEST = 12
 """The unified circle is at most so many times the longest iteration; periods are rounded to make it so."""
 SWEEPS = 6
+COARSE = 72
+"""Rotations that the coarse search tries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +123,27 @@ def best_shifts(circles: Sequence[JobCircle], capacity: float) -> LinkScore:
 
 
 def _best_turn(demand: Floats, placed: Floats, capacity: float, choices: int, now: int = 0) -> int:
-    """Return the rotation with the least excess; the present one, then the least, where several are equal."""
-    index = (np.arange(len(demand))[None, :] - np.arange(max(choices, 1))[:, None]) % len(demand)
-    over = np.maximum(demand[index] + placed[None, :] - capacity, 0.0).mean(axis=1)
-    best = int(over.argmin())
-    return now if now < len(over) and over[now] <= over[best] * (1 + 1e-9) + 1e-12 * capacity else best
+    """Return the rotation with the least excess; the present one, then the least, where several are equal.
+
+    A coarse search comes first, then a fine one around its best.
+    """
+    stride = max(choices // COARSE, 1)
+    coarse = np.unique(np.append(np.arange(0, max(choices, 1), stride), now % max(choices, 1)))
+    best = int(coarse[_excess_at(coarse, demand, placed, capacity).argmin()])
+    if stride > 1:
+        fine = np.unique(np.append(np.arange(best - stride + 1, best + stride), now) % choices)
+        over = _excess_at(fine, demand, placed, capacity)
+        lowest = float(over.min()) * (1 + 1e-9) + 1e-12 * capacity
+        best = best if over[fine == best][0] <= lowest else int(fine[over.argmin()])
+    both = _excess_at(np.array([now % max(choices, 1), best]), demand, placed, capacity)
+    return now if both[0] <= both[1] * (1 + 1e-9) + 1e-12 * capacity else best
+
+
+def _excess_at(turns: Ints, demand: Floats, placed: Floats, capacity: float) -> Floats:
+    """Return the mean excess at each rotation."""
+    index = (np.arange(len(demand))[None, :] - turns[:, None]) % len(demand)
+    excess_at: Floats = np.maximum(demand[index] + placed[None, :] - capacity, 0.0).mean(axis=1)
+    return excess_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -317,7 +317,7 @@ def _phased(traffic: JobTraffic) -> PhasedJob:
     slack = traffic.moving_s * traffic.alone_level / traffic.unit_bytes if traffic.alone_level else 1.0
     return PhasedJob(
         quiet_s=demand.compute_s - hidden_s + traffic.fixed_s,
-        bytes=traffic.unit_bytes * slack,
+        bytes=traffic.unit_bytes * slack if traffic.loads else 0.0,
         loads=traffic.loads,
         hidden_s=hidden_s,
         top_level=traffic.alone_level or math.inf,

@@ -16,7 +16,8 @@ from rota.core.errors import RotaError
 from rota.network.sharing import LinkUse, max_min
 from rota.network.topology import Floats
 
-_DONE = 1e-12
+_DONE = 1e-9
+"""Fraction of the bytes of an iteration that counts as sent: less is rounding of the clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

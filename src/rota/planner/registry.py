@@ -75,7 +75,7 @@ PLANNERS: tuple[PlannerEntry, ...] = (
         summary="Places and orders operators by an integer program on a coarsened graph.",
         cites="Hafeez et al., Middleware 2021",
         objective="latency: end of the last operator",
-        guarantee="never worse than list scheduling and filling in order",
+        guarantee="never worse than baechi",
         target="rota.planner.methods.pesto:plan_pesto",
     ),
     PlannerEntry(

@@ -19,14 +19,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rota.sdk.checkpoints import CheckpointLost, Checkpoints
     from rota.sdk.client import Client
     from rota.sdk.functions import Call, submit
     from rota.sdk.training import Steps, saving, steps
 
-__all__ = ["Call", "Client", "Steps", "saving", "steps", "submit"]
+__all__ = ["Call", "CheckpointLost", "Checkpoints", "Client", "Steps", "saving", "steps", "submit"]
 
 _MODULES = {
     "Call": "rota.sdk.functions",
+    "CheckpointLost": "rota.sdk.checkpoints",
+    "Checkpoints": "rota.sdk.checkpoints",
     "Client": "rota.sdk.client",
     "Steps": "rota.sdk.training",
     "saving": "rota.sdk.training",

@@ -182,6 +182,11 @@ class Client:
         answer: Json = self._call("POST", f"/nodes/{quote(node_id, safe='')}/{action}")
         return answer
 
+    def repair(self, node_id: str) -> Json:
+        """Note that the repair of a node has begun; passed checks bring it back."""
+        answer: Json = self._call("POST", f"/nodes/{quote(node_id, safe='')}/repair")
+        return answer
+
     def tenants(self) -> list[Json]:
         """Return the tenants and their jobs."""
         answer: list[Json] = self._call("GET", "/tenants")

@@ -155,6 +155,9 @@ class ProphetHook:
         self._order = plan[0]
         for index, parameters in self._parameters.items():
             self.optimizers[index] = self._make(parameters)
+            for parameter in parameters:  # momentum and the like go on
+                if parameter in self._plain.state:
+                    self.optimizers[index].state[parameter] = self._plain.state[parameter]
         owner = {id(p): index for index, some in self._parameters.items() for p in some}
         for module in self._model.modules():
             own = sorted({owner[id(p)] for p in module.parameters(recurse=False) if id(p) in owner})

@@ -33,7 +33,7 @@ def _folder(variable: str, default: str) -> Path:
     return (Path(base) if base and Path(base).is_absolute() else Path.home() / default) / "rota"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)  # training environments may have Python 3.9, which knows no more
 class ManagerAddress:
     """The address of the manager of this machine, and the certificate to trust."""
 
@@ -41,7 +41,7 @@ class ManagerAddress:
     cacert: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)  # training environments may have Python 3.9, which knows no more
 class ManagerSign:
     """What a manager writes about itself: its address, its process and its data folder."""
 

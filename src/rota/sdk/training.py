@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Generic, TypeVar
 
 from rota.sdk.curve import MetricCurve
+from rota.sdk.save_interval import SaveInterval
 
 T = TypeVar("T")
 REPORT_EVERY_S = 1.0
@@ -39,7 +40,7 @@ class Steps(Generic[T]):
         save_every_s: float | None = None,
         steps: int | None = None,
     ) -> None:
-        self._save_every_s = save_every_s
+        self._interval = SaveInterval(save_every_s)
         folder = os.environ.get("ROTA_RUN_DIR")
         self._folder = None if folder is None else Path(folder)
         self._rank = os.environ.get("RANK", "0")  # torchrun sets it for each process that it starts
@@ -91,7 +92,7 @@ class Steps(Generic[T]):
         """Whether a checkpoint is due: the job is being stopped, or enough time has passed."""
         if self._must_stop():
             return True
-        return self._save_every_s is not None and time.monotonic() - self._saved_at >= self._save_every_s
+        return self._interval.is_due(time.monotonic() - self._saved_at)
 
     def _must_stop(self) -> bool:
         """Whether this is the last step of a job that was told to stop."""
@@ -125,6 +126,7 @@ class Steps(Generic[T]):
     def saved(self) -> None:
         """Record that progress is saved, including this step. A loop that was told to stop ends after this step."""
         self._saved_at = time.monotonic()
+        self._interval.saved()
         self._stopped = self._must_stop()
         if self._folder is not None and self._rank == "0":
             _write(self._folder / "saved.json", json.dumps({"step": self.step + 1, "tasks": self.tasks}))
@@ -188,7 +190,8 @@ def steps(
 
     Instead of a loader, `source` may be a function that returns one, given the first step to do. `steps` is how many
     steps the whole training has, over all runs. Without it, they are counted where such a function returns a loader
-    with a length.
+    with a length. `save_every_s` is the time between two checkpoints; without it, a job that saves its progress follows
+    the interval that the manager gives it, and adapts that to how long its checkpoints take.
     """
     return Steps(source, save_every_s=save_every_s, steps=steps)
 

@@ -93,10 +93,10 @@ def progress(home: Path, job_id: JobId) -> Json | None:
         return None
 
 
-def step_done(home: Path, job_id: JobId) -> tuple[float, float] | None:
-    """When a job's first task last reported a step, by its own clock, and which; None if it reports none."""
+def step_done(home: Path, job_id: JobId, rank: int = 0) -> tuple[float, float] | None:
+    """When a job's task last reported a step, by its own clock, and which; None if it reports none."""
     try:
-        read = json.loads(_read_shared(home, job_id, "progress-0.json", _MOST_PROGRESS))
+        read = json.loads(_read_shared(home, job_id, f"progress-{rank}.json", _MOST_PROGRESS))
         at_s, step = float(read["at_s"]), float(read["step"])
     except _NOT_WHAT_IT_SHOULD_BE:
         return None

@@ -66,12 +66,27 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     echo(
         f"job {job} is {found.get('state_text') or explained['state']}" + (f": {neutral(sentence)}" if sentence else "")
     )
+    for line in _verdict_lines(explained.get("verdicts") or []):
+        echo(neutral(line))
     if explained["expected"] is not None:
         for line in expectation(explained["expected"]):
             echo(line)
     for each in explained.get("more_nodes") or ():
         echo(neutral(each["sentence"]))
     _show_resources(compared)
+
+
+def _verdict_lines(verdicts: list[dict[str, Any]]) -> list[str]:
+    """The verdict about the last failed attempt, and its evidence."""
+    if not verdicts:
+        return []
+    last = verdicts[-1]
+    where = ", ".join(f"{name} {chance:.0%}" for name, chance in last.get("node_fault", {}).items())
+    odds = f"; at fault: the job {last['job_fault']:.0%}" + (f", {where}" if where else "") if where else ""
+    lines = [f"verdict: {last['cause']}, of the {last['blame']}{odds}"]
+    if last.get("evidence"):
+        lines.append(f"evidence: {last['evidence']}")
+    return [*lines, f"advice: {last['advice']}"] if last.get("advice") else lines
 
 
 def _resources(client: Client | ClusterUser, job: str) -> list[dict[str, Any]]:

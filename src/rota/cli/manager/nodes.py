@@ -20,6 +20,8 @@ NODE_COLUMNS = (
     Column(key="memory_bytes", title="memory", right=True, show=size),
     Column(key="state"),
     Column(key="limits"),
+    Column(key="health", if_known=True),
+    Column(key="health_why", title="why", wide=True),
 )
 
 

@@ -281,6 +281,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         keep_bytes=disk_part(settings.keep_size, KEPT_PART, home),
         estimate_bound=settings.estimate_bound,
         call_limits=settings.limits,
+        health=settings.health,
         most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,

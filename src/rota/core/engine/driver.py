@@ -67,6 +67,12 @@ class ExitDetail:
     exit_code: int | None = None
     message: str = ""
     failure: str | None = None
+    evidence: str = ""
+    """The sign that told what went wrong, such as a line of output."""
+    blame: str = ""
+    """What has to change for the job to succeed: `job`, `node`, `network`, `storage` or `unknown`."""
+    remedy: str = ""
+    """What helps: `never`, `more-memory`, `retry`, `elsewhere` or `after-repair`."""
 
 
 def listed(words: Sequence[str]) -> str:

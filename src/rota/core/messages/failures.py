@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
 
 
-class FailureCode(Enum):
-    """What went wrong, as a code for programs."""
+class FailureCode(StrEnum):
+    """What went wrong, as a code for programs; the table of causes in `rota.health` has more."""
 
     OUT_OF_MEMORY = "out-of-memory"
     GPU_OUT_OF_MEMORY = "gpu-out-of-memory"

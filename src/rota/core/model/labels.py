@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
+NODE_NAME = "rota.dev/node"
+"""The label that every node has without being given it: its own name."""
+
 
 class Operator(Enum):
     """How a label is compared. The value is the wire form."""

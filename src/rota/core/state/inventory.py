@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from rota.core.errors import InvariantBroken
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import WHOLE, DeviceType, NodeId, Role
-from rota.core.model.labels import Terms, Toleration, is_met, is_tolerated
+from rota.core.model.labels import NODE_NAME, Terms, Toleration, is_met, is_tolerated
 from rota.core.model.placement import Placement, Slot, device_indexes, device_memory, lowest
 from rota.core.state.node_accounts import UNCOUNTED, NodeAccount, Pool, all_free
 
@@ -110,7 +110,10 @@ class Inventory:
             found = -1
             for index, account in enumerate(self.nodes):
                 node = account.node
-                if not (is_tolerated(node.taints, role.tolerates) and is_met(role.requires, dict(node.labels))):
+                if not (
+                    is_tolerated(node.taints, role.tolerates)
+                    and is_met(role.requires, {NODE_NAME: str(node.id), **dict(node.labels)})
+                ):
                     found &= ~(1 << index)
             self.fitting[key] = found
         return found

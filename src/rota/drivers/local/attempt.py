@@ -19,6 +19,8 @@ from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
 from rota.files.job import Launch
 from rota.store.run_folder import Json, attempt_folder, tail
 
+RANKS_LOOKED_AT = 64
+"""Failed tasks of a gang whose outputs are searched for the cause."""
 _AT_BARRIER = frozenset({TaskPhase.READY, TaskPhase.LAUNCHING, TaskPhase.RUNNING})
 
 
@@ -166,16 +168,7 @@ class Attempt:
                 exit_code=lost.exit_code,
                 message=f"task {lost.slot.rank} was lost: its supervisor died",
             )
-        failure = classify(
-            failed.state.get("exit_code"),
-            failed.state.get("signal"),
-            tail(failed.folder),
-            memory_limit=failed.state.get("cause") == "memory",
-            asked_memory=bool(self.job.roles[failed.slot.role].memory_bytes),
-            scratch_limit=failed.state.get("cause") == "scratch",
-            gpu_memory_limit=failed.state.get("excess", ""),
-            not_suspended=str(failed.state.get("swap_failed") or ""),
-        )
+        failed, failure = self._root_cause(failed)
         where = f"task {failed.slot.rank}: " if self.is_gang else ""
         kind = "" if failure.kind is FailureClass.UNKNOWN else f" ({failure.kind.value})"
         return AttemptOutcome(
@@ -184,6 +177,19 @@ class Attempt:
             failure=failure,
             message=f"{where}{failure.cause}{kind}",
         )
+
+    def _root_cause(self, failed: TaskHandle) -> tuple[TaskHandle, Failure]:
+        """Return the failed task whose signs tell most, and its failure: in a gang most errors only follow from one."""
+        found = [(failed, _failure_of(failed, self.job))]
+        others = [
+            task
+            for task in self.tasks
+            if task is not failed and task.ran and not task.succeeded and not task.state.get("stopped")
+        ]
+        found += [
+            (task, _failure_of(task, self.job)) for task in others[:RANKS_LOOKED_AT] if task.phase is TaskPhase.ENDED
+        ]
+        return min(found, key=lambda each: each[1].tier)
 
     @property
     def _finished_all_the_same(self) -> bool:
@@ -230,3 +236,17 @@ def attempt_of(order: LaunchOrder, nodes: Sequence[Node], home: Path, mark: str)
 def true_number(folder: Path, number: int) -> int:
     """Return the number under which an attempt's processes began: a suspended job goes on in its former folder."""
     return int(folder.resolve().name) if folder.is_symlink() else number
+
+
+def _failure_of(task: TaskHandle, job: Job) -> Failure:
+    """Return why a task failed."""
+    return classify(
+        task.state.get("exit_code"),
+        task.state.get("signal"),
+        tail(task.folder),
+        memory_limit=task.state.get("cause") == "memory",
+        asked_memory=bool(job.roles[task.slot.role].memory_bytes),
+        scratch_limit=task.state.get("cause") == "scratch",
+        gpu_memory_limit=task.state.get("excess", ""),
+        not_suspended=str(task.state.get("swap_failed") or ""),
+    )

@@ -381,5 +381,4 @@ class AttemptController:
             self.start(replace(attempt.successor, work_s=attempt_events.kept_s(attempt)))
             return
         event = attempt_events.ended(attempt, outcome, failures)
-        failure = None if outcome.failure is None else outcome.failure.code.value
-        self._answer(event, ExitDetail(exit_code=outcome.exit_code, message=outcome.message, failure=failure))
+        self._answer(event, attempt_events.detail_of(outcome))

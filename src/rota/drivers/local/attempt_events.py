@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rota.core.engine.driver import ExitDetail
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
     End,
@@ -68,6 +69,22 @@ def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
             if tries_again(outcome.failure, failures, attempt.launch.max_restarts):
                 return Interrupted(job_id, kept, clock.now_s() + pause_s(failures))
             return JobEnded(job_id, End.FAILED, done_s(attempt))
+
+
+def detail_of(outcome: AttemptOutcome) -> ExitDetail:
+    """Return what is known about the end of an attempt beside its event."""
+    failure = outcome.failure
+    if failure is None:
+        lost = outcome.verdict is Verdict.LOST
+        return ExitDetail(exit_code=outcome.exit_code, message=outcome.message, failure="lost" if lost else None)
+    return ExitDetail(
+        exit_code=outcome.exit_code,
+        message=outcome.message,
+        failure=str(failure.code),
+        evidence=failure.evidence,
+        blame=failure.blame.value,
+        remedy=failure.remedy.value,
+    )
 
 
 def kept_s(attempt: Attempt) -> float:

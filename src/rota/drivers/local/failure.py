@@ -1,4 +1,7 @@
-"""Why a task failed, and whether a retry can help: derived from exit code, signal and the end of its output."""
+"""Why a task failed, and whether a retry can help: from exit code, signal, the end of its output and limits.
+
+What outputs say is in the table of `rota.health.causes`; here are the ends that the driver itself knows about.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rota.core.messages.failures import FailureCode
+from rota.health.causes import Blame, Diagnosis, Remedy, diagnose
 
 TRANSIENT_TRIES = 3
 """Restarts after a transient failure of a job that does not say how many it wants."""
@@ -26,60 +30,16 @@ class Failure:
     """What went wrong, for programs and in words, and of which class it is."""
 
     kind: FailureClass
-    code: FailureCode
+    code: str
     cause: str
+    evidence: str = ""
+    """The line of its output, or another sign, that told the cause."""
+    blame: Blame = Blame.JOB
+    remedy: Remedy = Remedy.NEVER
+    tier: int = 1
+    """How telling the sign is: 1 most, 4 least."""
 
 
-_SIGNS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
-    (re.compile(pattern), Failure(kind=kind, code=code, cause=cause))
-    for pattern, kind, code, cause in (
-        (
-            r"the MPS (?:server|client)|MPS client failed to connect|CUDA_ERROR_MPS_|cudaErrorMps",
-            FailureClass.TRANSIENT,
-            FailureCode.DEVICE,
-            "the MPS server of its GPU failed",
-        ),
-        (
-            r"CUDA out of memory|OutOfMemoryError: CUDA",
-            FailureClass.PERMANENT,
-            FailureCode.GPU_OUT_OF_MEMORY,
-            "out of GPU memory",
-        ),
-        (
-            r"MemoryError|Cannot allocate memory|std::bad_alloc",
-            FailureClass.PERMANENT,
-            FailureCode.OUT_OF_MEMORY,
-            "out of memory",
-        ),
-        (
-            r"Disk quota exceeded",
-            FailureClass.PERMANENT,
-            FailureCode.SCRATCH,
-            "out of scratch space: a disk quota was exceeded",
-        ),
-        (r"ModuleNotFoundError|ImportError", FailureClass.PERMANENT, FailureCode.IMPORT, "import error"),
-        (r"SyntaxError|IndentationError", FailureClass.PERMANENT, FailureCode.SYNTAX, "syntax error"),
-        (
-            r"FileNotFoundError|No such file or directory",
-            FailureClass.PERMANENT,
-            FailureCode.MISSING_FILE,
-            "missing data or file",
-        ),
-        (
-            r"NCCL (?:error|WARN)|ncclSystemError|ncclRemoteError|Connection (?:refused|reset|timed out)"
-            r"|DistBackendError|Gloo.*(?:timeout|closed)|Address already in use|Broken pipe|TimeoutError",
-            FailureClass.TRANSIENT,
-            FailureCode.COMMUNICATION,
-            "communication error",
-        ),
-        (
-            r"CUDA error: (?:uncorrectable|device-side|unspecified|an illegal)|\bXid\b|ECC error|GPU has fallen off",
-            FailureClass.TRANSIENT,
-            FailureCode.DEVICE,
-            "device error",
-        ),
-    )
-)
 _NOT_RUN = re.compile(r"^rota: can't run (?:the task|.{1,300}? in .{1,300}?): (?P<why>[^\n]{1,200})$", re.MULTILINE)
 """What a supervisor writes when a task could not be started."""
 _COMMAND_SIGNS = (
@@ -122,15 +82,53 @@ def classify(
         )
     if exit_code in (126, 127) and (cause := _command_fault(end_of_output)) is not None:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, cause)
-    for pattern, failure in _SIGNS:
-        if pattern.search(end_of_output):
-            return failure
-    if number in (signal.SIGKILL, signal.SIGBUS):
-        return _failure(FailureClass.TRANSIENT, FailureCode.KILLED, f"killed by {signal.Signals(number).name}")
+    found = diagnose(end_of_output, exit_code=exit_code, signal=number)
+    if found is not None:
+        return _of(found, number)
     if number is not None:
-        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-        return _failure(FailureClass.UNKNOWN, FailureCode.SIGNAL, f"ended by {name}")
-    return _failure(FailureClass.UNKNOWN, FailureCode.EXIT, f"exit code {exit_code}")
+        return _unknown(FailureCode.SIGNAL, f"ended by {_signal_name(number)}")
+    return _unknown(FailureCode.EXIT, f"exit code {exit_code}")
+
+
+def _of(found: Diagnosis, number: int | None) -> Failure:
+    """The failure that a row of the table of causes means."""
+    cause = found.cause
+    is_final = cause.remedy in (Remedy.NEVER, Remedy.MORE_MEMORY)
+    kind = FailureClass.PERMANENT if is_final else FailureClass.TRANSIENT
+    if cause.tier == _SAYS_LITTLE and cause.blame is Blame.JOB:
+        kind = FailureClass.UNKNOWN
+    says = cause.says
+    if number is not None and cause.tier == _SAYS_LITTLE:
+        says = (
+            f"killed by {_signal_name(number)}"
+            if cause.name == FailureCode.KILLED
+            else f"{says}: {_signal_name(number)}"
+        )
+    return Failure(
+        kind=kind,
+        code=cause.name,
+        cause=says,
+        evidence=found.evidence,
+        blame=cause.blame,
+        remedy=cause.remedy,
+        tier=cause.tier,
+    )
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _unknown(code: FailureCode, cause: str) -> Failure:
+    return Failure(
+        kind=FailureClass.UNKNOWN,
+        code=code,
+        cause=cause,
+        evidence=cause,
+        blame=Blame.UNKNOWN,
+        remedy=Remedy.RETRY,
+        tier=5,
+    )
 
 
 def _command_fault(end_of_output: str) -> str | None:
@@ -140,8 +138,16 @@ def _command_fault(end_of_output: str) -> str | None:
     return next((cause for pattern, cause in _COMMAND_SIGNS if pattern.search(end_of_output)), None)
 
 
+_SAYS_LITTLE = 4
+"""The tier of signs that name no cause."""
+
+
 def _failure(kind: FailureClass, code: FailureCode, cause: str) -> Failure:
-    return Failure(kind=kind, code=code, cause=cause)
+    memory = code in (FailureCode.OUT_OF_MEMORY, FailureCode.GPU_OUT_OF_MEMORY)
+    if kind is FailureClass.TRANSIENT:
+        return Failure(kind=kind, code=code, cause=cause, evidence=cause, blame=Blame.NODE, remedy=Remedy.RETRY)
+    remedy = Remedy.MORE_MEMORY if memory else Remedy.NEVER
+    return Failure(kind=kind, code=code, cause=cause, evidence=cause, remedy=remedy)
 
 
 def tries_again(failure: Failure, failures: int, max_restarts: int | None) -> bool:

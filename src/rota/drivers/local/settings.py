@@ -21,6 +21,7 @@ from rota.drivers.local.gpu.topology import GpuTopology
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, login_environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
+from rota.health.failure_rate import FailureRate
 from rota.planner.parallel.plan_environment import plan_variables
 from rota.store import clock
 from rota.store.run_folder import Json, shared_folder
@@ -70,6 +71,8 @@ class Settings:
     """Where the GPUs are attached; tasks get CPUs and memory beside theirs."""
     mps: MpsDaemons | None = None
     """The daemons through which packed jobs share a GPU; None: they share it as the driver schedules them."""
+    failure_rate: FailureRate = field(default_factory=FailureRate)
+    """How often nodes fail, for the interval of checkpoints."""
     gpu: GpuAbilities | None = None
     """By what supervisors suspend what runs on GPUs; None where that can't be or is not to be done."""
 
@@ -109,7 +112,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "barrier_s": settings.barrier_s,
         "grace_s": attempt.launch.grace_s,
         "clock_offset_s": clock.offset_s(),
-        "memory_bytes": memory_bytes,
+        "memory_bytes": memory_bytes if cgroup else role.memory_bytes,
         "first_to_kill": not role.memory_bytes,
         "cgroup": cgroup,
         "cpus": tied_cpus(0 if cgroup and settings.limits.keeps_cpus else cpu_milli, near),
@@ -147,7 +150,10 @@ def _environment(attempt: Attempt, task: TaskHandle, port: int, settings: Settin
     )
     tasks = [other.slot for other in attempt.tasks]
     plan = plan_variables(attempt.job, attempt.launch.plan, tasks, task.slot, address=env["MASTER_ADDR"], port=port)
-    return {**plan, **env}
+    interval = {}
+    if attempt.launch.checkpoint:
+        interval = settings.failure_rate.variables(len({slot.node.id for slot in tasks}))
+    return {**plan, **interval, **env}
 
 
 def _seen(named: Sequence[NamedDevice]) -> dict[str, str]:

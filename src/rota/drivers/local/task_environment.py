@@ -26,6 +26,10 @@ def login_environment(account: UnixAccount) -> dict[str, str]:
     }
 
 
+_SHIFTS = {"shift_s": "ROTA_SHIFT_S", "period_s": "ROTA_PERIOD_S"}
+"""Labels that keep a job's iterations in step with those of others, and the variables that `rota.sdk.ddp` reads."""
+
+
 def environment(
     slot: TaskRank,
     job: Job,
@@ -70,6 +74,9 @@ def environment(
         extra["ROTA_ARRAY_INDEX"] = launch.array
     if launch.checkpoint_path is not None:
         extra["ROTA_CHECKPOINT"] = launch.checkpoint_path
+    if tasks > 1:
+        extra |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}  # all of its tasks are on this machine
+    extra |= {_SHIFTS[name]: value for name, value in job.labels if name in _SHIFTS}
     plain = {name: str(value) for name, value in (*given.items(), *extra.items())}
     return {**login, **plain, **role.env, "ROTA_TASK_TOKEN": token}
 

@@ -12,6 +12,7 @@ from rota.core.state.history import History
 from rota.drivers.simulator.load import LoadedScenario
 from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.rule import above_zero
+from rota.network.demand import demand_of
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.contention_constants import KINDS
 from rota.perf.speed.shared_servers import unknown_kinds
@@ -49,10 +50,25 @@ def scenario_notes(loaded: LoadedScenario) -> tuple[RunNote, ...]:
         *_plain("contention", _unknown_kinds(loaded)),
         *_remarks(loaded),
         *_plain("contention", _undisturbed(loaded)),
+        *_plain("network", _silent_jobs(loaded)),
         *_unused_abilities(loaded),
         *_placements(loaded),
         *_unused_seed(loaded),
     )
+
+
+def _silent_jobs(loaded: LoadedScenario) -> Iterator[str]:
+    """Yield how many jobs are modelled without traffic because it is not known what they send."""
+    network = loaded.setting.network
+    if network is None:
+        return
+    wide = [each.job for each in loaded.workload.submissions if each.job.gpu_milli > WHOLE or each.job.tasks > 1]
+    silent = [job for job in wide if demand_of(job, network.models, network.usual) is None]
+    if silent:
+        yield (
+            f"network: {len(silent):,} of {len(wide):,} jobs of several devices send nothing, as their models are not "
+            f"known (job {silent[0].id} first); name them under models, or give a default, in {network.source}"
+        )
 
 
 def _plain(code: str, texts: Iterator[str]) -> Iterator[RunNote]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ class GpuMonitor:
         self._idle = IdleWatch(settings.idle)
         self._idle_due_s = 0.0
         self._told: dict[JobId, set[tuple[str, float]]] = {}
+        self.on_xid: Callable[[int, int], None] = lambda gpu, number: None
+        """Called with the GPU and the number of each critical error."""
 
     async def run(self) -> None:
         """Sample until cancelled; what is not written is written then."""
@@ -88,6 +90,7 @@ class GpuMonitor:
         self.telemetry.take(samples, holders, now_s)
         for index, number in xids:
             jobs = self.telemetry.note_xid(index, number, holders, now_s)
+            self.on_xid(index, number)
             log.warning("gpu-error", extra={"gpu": index, "xid": number, "jobs": list(jobs) or None})
             for job_id in jobs:
                 self.warn(job_id, "xid", f"GPU {index} reported the critical error Xid {number}", now_s)

@@ -29,6 +29,9 @@ MOST_STATES = 2048
 """Beyond so many combinations of devices in use, accelerators of similar memory are taken as equal."""
 
 
+_TINY_MS = 1e-30
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorKind:
     """Accelerators of the same memory, by their numbers among all devices."""
@@ -114,6 +117,11 @@ class MaxLoadInstance:
         )
 
 
+def _whole_ms(times_ms: Floats) -> Floats:
+    """Times with 0 for what is too short to be divided by."""
+    return np.where(times_ms < _TINY_MS, 0.0, times_ms)
+
+
 def _summed(labels: Ints, values: Floats, count: int) -> Floats:
     return np.asarray(np.bincount(labels, values, count), dtype=np.float64)
 
@@ -144,7 +152,7 @@ def max_load_instance(problem: PlanningProblem) -> MaxLoadInstance:
     classes = colocation_classes(problem)
     count = int(classes.max()) + 1
     kinds, rounds_memory = accelerator_kinds(problem, fast, most=count)
-    fast_ms, cpu_ms = graph.times_ms(fast), graph.times_ms(CPU)
+    fast_ms, cpu_ms = _whole_ms(graph.times_ms(fast)), _whole_ms(graph.times_ms(CPU))
     sizes = np.array([operator.weight_bytes for operator in graph.operators], dtype=float)
     members: list[list[int]] = [[] for _ in range(count)]
     for number, each in enumerate(classes):
@@ -153,7 +161,8 @@ def max_load_instance(problem: PlanningProblem) -> MaxLoadInstance:
     for number, readers in enumerate(graph.successors):
         groups = tuple(sorted({int(classes[number]), *(int(classes[reader]) for reader in readers)}))
         if len(groups) > 1:
-            nets.append((groups, transfer_cost_ms(problem, number)))
+            cost_ms = transfer_cost_ms(problem, number)
+            nets.append((groups, cost_ms if cost_ms >= _TINY_MS else 0.0))
     raw = MaxLoadInstance(
         members=tuple(map(tuple, members)),
         accelerator_ms=_summed(classes, np.where(np.isfinite(fast_ms), fast_ms, 0.0), count),

@@ -75,21 +75,36 @@ class _Merging:
             self._merge(first, second, queue)
 
     def _merge(self, first: int, second: int, queue: list[tuple[float, int, int]]) -> None:
-        self._root[second] = first
-        self._left -= 1
-        self._bytes[first] += self._bytes[second]
+        """Move the edges of the one with fewer to the other; queue what changed, and what may be merged now.
+
+        An edge may be merged once its source has one reader or its target one input, so that only ends with one edge
+        left need be looked at again.
+        """
         del self._after[first][second], self._before[second][first]
-        for end, cost in self._after[second].items():
-            del self._before[end][second]
-            self._after[first][end] = self._before[end][first] = self._after[first].get(end, 0.0) + cost
-        for end, cost in self._before[second].items():
-            del self._after[end][second]
-            self._before[first][end] = self._after[end][first] = self._before[first].get(end, 0.0) + cost
-        for end, cost in self._after[first].items():
-            heapq.heappush(queue, (-cost, first, end))
-        for end, cost in self._before[first].items():
-            heapq.heappush(queue, (-cost, end, first))
-        self._after[second], self._before[second] = {}, {}
+        degrees = [len(self._after[each]) + len(self._before[each]) for each in (first, second)]
+        kept, gone = (first, second) if degrees[0] >= degrees[1] else (second, first)
+        self._root[gone] = kept
+        self._left -= 1
+        self._bytes[kept] += self._bytes[gone]
+        for ahead, back in ((self._after, self._before), (self._before, self._after)):
+            for end, cost in ahead[gone].items():
+                del back[end][gone]
+                ahead[kept][end] = back[end][kept] = ahead[kept].get(end, 0.0) + cost
+                self._queue(queue, *((kept, end) if ahead is self._after else (end, kept)))
+                if len(back[end]) == 1:
+                    self._queue_last(queue, end)
+            ahead[gone] = {}
+        self._queue_last(queue, kept)
+
+    def _queue(self, queue: list[tuple[float, int, int]], first: int, second: int) -> None:
+        heapq.heappush(queue, (-self._after[first][second], first, second))
+
+    def _queue_last(self, queue: list[tuple[float, int, int]], group: int) -> None:
+        """Queue the edge of a group that has one reader left, or one input."""
+        if len(self._after[group]) == 1:
+            self._queue(queue, group, next(iter(self._after[group])))
+        if len(self._before[group]) == 1:
+            self._queue(queue, next(iter(self._before[group])), group)
 
     def labels(self) -> np.ndarray:
         """A group number for each class."""

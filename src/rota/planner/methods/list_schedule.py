@@ -21,6 +21,9 @@ _LEAST_CANDIDATES = 2
 _MANY_READY = 256
 """Where more operators are ready, fewer of them are looked at for each placement, so that the work stays linear."""
 
+_LOOKS = 300_000
+"""Ready operators that are looked at in all, so that graphs of 10,000 operators take seconds."""
+
 
 @dataclass(slots=True)
 class _DeviceState:
@@ -73,7 +76,8 @@ class MemoryListScheduler:
         """The operator that can start earliest, and where; starts only get later, so old ones are lower bounds."""
         looked: list[tuple[float, int, int]] = []
         least_ms = math.inf
-        most = max(_LEAST_CANDIDATES, min(_KEPT_CANDIDATES, _KEPT_CANDIDATES * _MANY_READY // len(queue)))
+        most = min(_KEPT_CANDIDATES, _KEPT_CANDIDATES * _MANY_READY // len(queue), _LOOKS // len(self.problem.graph))
+        most = max(_LEAST_CANDIDATES, most)
         while queue:
             bound_ms, number = heapq.heappop(queue)
             if looked and (bound_ms >= least_ms or len(looked) >= most):

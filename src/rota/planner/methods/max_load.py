@@ -25,10 +25,10 @@ from rota.planner.simulate.loads import max_load_ms, placed_stage
 
 _ABOVE_MS = 1e-6
 _SAME_MS = 1e-6
-_SMALL = 2000
+_SMALL = 20_000
 """Tables of fewer ideals are searched below one bound."""
-_FACTORS = (1.02, 1.05, 1.1, 1.16, 1.23, 1.32, 1.45, 1.7, 2.2, 3.0)
-"""Bounds that are tried, as multiples of the load if devices shared all work evenly."""
+_FACTORS = (1.08, 1.18, 1.35, 1.7, 2.5)
+"""Bounds that are tried, as multiples of the load if accelerators shared all work evenly."""
 
 
 def plan_max_load(
@@ -101,7 +101,7 @@ def _guesses(instance: MaxLoadInstance, table: IdealTable, bound_ms: float) -> l
 
     What is found below any of them is the least. Small tables are searched once.
     """
-    devices = sum(len(kind.devices) for kind in instance.kinds) + instance.cpus
+    devices = sum(len(kind.devices) for kind in instance.kinds)
     least_ms = max(float(table.accelerator_ms[-1]) / max(devices, 1), 1.0)  # times are scaled: 1 is the longest group
     guesses_ms = [least_ms * factor for factor in _FACTORS] if len(table) > _SMALL else []
     return [guess_ms for guess_ms in guesses_ms if guess_ms < bound_ms] + [bound_ms]

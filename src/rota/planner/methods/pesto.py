@@ -14,6 +14,7 @@ from rota.core.errors import RotaError
 from rota.planner.description.operators import CPU
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.ideals.instance import accelerator_type
+from rota.planner.methods.baechi import favourite_children
 from rota.planner.methods.chains import cut_by_total, filled_in_order
 from rota.planner.methods.coarsen import GroupGraph, coarsened
 from rota.planner.methods.list_schedule import MemoryListScheduler
@@ -80,17 +81,19 @@ def _starting_points(problem: PlanningProblem) -> list[Candidate]:
     for name, device_of in (
         ("cut by total load", cut_by_total(problem)),
         ("filled in order", filled_in_order(problem)),
+        ("filled evenly in order", filled_in_order(problem, balanced=True)),
     ):
         if device_of is not None:
             stages = stages_of(problem, device_of)
             found.append((placement_latency_ms(problem, stages), name, stages, ()))
-    scheduler = MemoryListScheduler(problem)
-    try:
-        stages = stages_of(problem, scheduler.run())
-    except RotaError:
-        return found
-    order = tuple(scheduler.order)
-    found.append((placement_latency_ms(problem, stages, order), "list schedule", stages, order))
+    for name, favourites in (("list schedule", {}), ("list schedule, favourites first", favourite_children(problem))):
+        scheduler = MemoryListScheduler(problem, favourites)
+        try:
+            stages = stages_of(problem, scheduler.run())
+        except RotaError:
+            continue
+        order = tuple(scheduler.order)
+        found.append((placement_latency_ms(problem, stages, order), name, stages, order))
     return found
 
 

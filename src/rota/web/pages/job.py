@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 from nicegui import background_tasks, html, ui
@@ -13,6 +14,7 @@ from rota.api.wire import job_out
 from rota.core.model.job import JobId
 from rota.drivers.local.task_usage import use_now
 from rota.forecast.value import Forecast, TimeRange
+from rota.live.health.failure_watch import verdicts_of
 from rota.live.intake.requests import NotFound
 from rota.live.loop.record import state_text
 from rota.live.views.compare import compared
@@ -187,6 +189,8 @@ class JobPage:
                 html.p(_sentence(row.message)).classes("reason")
             elif (standing := self._standing()) is not None:
                 html.p(standing).classes("reason")
+            for line in _verdict(self._context.service.home, self._id):
+                html.p(line).classes("muted").props('data-testid="verdict"')
             if self._expected is not None:
                 html.p(_expectation(self._expected)).props('data-testid="expected"')
             elif self._forecasting is not None and not self._forecasting.done():
@@ -322,3 +326,13 @@ def _span(span: TimeRange) -> str:
     latest = "more than a month from now" if span.high_s is None else words.clock(span.high_s)
     between = f"90% between {words.clock(span.low_s)} and {latest} UTC"
     return f"{words.clock(span.median_s)} UTC, {words.ago(span.median_s)} ({between})"
+
+
+def _verdict(home: Path, job_id: str) -> list[str]:
+    """The verdict about the last failed attempt, its evidence and what follows from it."""
+    found = verdicts_of(home, job_id)
+    if not found:
+        return []
+    last = found[-1]
+    lines = [f"Last failure: {last['cause']}, of the {last['blame']}. {_sentence(str(last['advice']))}"]
+    return [*lines, f"Evidence: {last['evidence']}"] if last.get("evidence") else lines

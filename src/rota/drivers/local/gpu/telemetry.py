@@ -108,6 +108,11 @@ class GpuTelemetry:
             self._series(job_id).xids.append((now_s, index, number))
         return found
 
+    def xids_of(self, job_id: JobId) -> list[int]:
+        """Return the critical errors that were seen while a running job held its GPUs."""
+        found = self._jobs.get(job_id)
+        return [] if found is None else [number for _, _, number in found.xids]
+
     def _note(self, holder: GpuHolder, index: int, values: Values, now_s: float) -> None:
         series = self._series(holder.job_id)
         series.shared = series.shared or not holder.alone

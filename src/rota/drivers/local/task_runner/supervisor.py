@@ -16,6 +16,7 @@ from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
     boot,
+    is_sealed,
     kills_for_memory,
     processes_of,
     session_bytes,
@@ -256,7 +257,9 @@ class Supervisor:
         """End the task if its folders hold more than it may write."""
         if self._scratch is None or self._scratch.due_in_s(time.monotonic()) > 0:
             return
-        if self._scratch.is_over([pid for pid, _ in self._processes.find()]):
+        # Of a task that is not sealed, all processes of the machine would have to be looked at; others can't submit it.
+        holders = [pid for pid, _ in self._processes.find()] if is_sealed(self._task) else [self._pid]
+        if self._scratch.is_over(holders):
             self._cause, self._scratch = "scratch", None
             self._end_task()
 

@@ -1,0 +1,41 @@
+"""The failure rate of a fleet: a published rate to begin with, corrected by what is seen."""
+
+from __future__ import annotations
+
+from rota.health.checkpoint_interval import DAY_S, mean_time_to_failure, young
+
+ASSUMED_WRITE_S = 30.0
+"""How long a checkpoint takes, until the job has made one."""
+SHORTEST_S = 60.0
+
+
+class FailureRate:
+    """Failures per 1000 node-days: the mean of a gamma distribution that begins with one failure at the prior rate."""
+
+    def __init__(self, prior: float = 6.5) -> None:
+        self._prior = prior
+        self._failures = 0
+        self._node_days = 0.0
+
+    def watched(self, nodes: int, passed_s: float) -> None:
+        """So many nodes were watched for so long."""
+        self._node_days += nodes * max(passed_s, 0.0) / DAY_S
+
+    def failed(self) -> None:
+        """A node failed."""
+        self._failures += 1
+
+    @property
+    def per_1000_node_days(self) -> float:
+        """The present estimate."""
+        return 1000.0 * (1 + self._failures) / (1000.0 / self._prior + self._node_days)
+
+    def mttf_s(self, nodes: int) -> float:
+        """Seconds between two failures of a job on so many nodes."""
+        return mean_time_to_failure(max(nodes, 1), self.per_1000_node_days)
+
+    def variables(self, nodes: int) -> dict[str, str]:
+        """The variables by which a job that saves its progress knows how often to do that."""
+        mttf_s = self.mttf_s(nodes)
+        every_s = max(young(ASSUMED_WRITE_S, mttf_s), SHORTEST_S)
+        return {"ROTA_CHECKPOINT_EVERY": f"{every_s:.0f}", "ROTA_MTTF": f"{mttf_s:.0f}"}

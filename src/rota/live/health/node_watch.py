@@ -1,0 +1,116 @@
+"""The health of all nodes, kept over restarts; a node that must not take jobs is drained, and undrained when it may.
+
+Only drains of its own are undone: what an administrator drained stays drained.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rota.core.messages.events import Event, NodeDrained, NodeUndrained
+from rota.core.model.job import NodeId
+from rota.core.state.state import State
+from rota.health.node_state import HealthSign, NodeHealth, NodeHealthState, Severity, decode_health
+from rota.store.run_folder import read_json, write_json
+
+log = logging.getLogger("rota.live")
+FILE = "node-health.json"
+Alert = Callable[[NodeId, NodeHealth], None]
+
+
+class NodeWatch:
+    """One health for each node, and the drains that follow from it."""
+
+    def __init__(self, state: State, home: Path, tell: Callable[[Event], None], alert: Alert | None = None) -> None:
+        self._state = state
+        self._path = home / FILE
+        self._tell = tell
+        self._alert = alert
+        self._drained: set[NodeId] = set()
+        """Nodes that were drained for their health."""
+        self._health: dict[NodeId, NodeHealth] = {}
+        self.checked_s: dict[NodeId, dict[str, float]] = {}
+        """When each check last ran on each node."""
+        self.transitions: dict[str, int] = {}
+        """How often a node came into each state since the start."""
+        self._load()
+
+    def health(self, node_id: NodeId) -> NodeHealth:
+        """Return the health of a node."""
+        return self._health.get(node_id, NodeHealth())
+
+    def take(self, node_id: NodeId, sign: HealthSign) -> None:
+        """Take in a sign; drain or undrain the node if its state asks for that."""
+        before = self.health(node_id)
+        self._set(node_id, before, before.after(sign, is_empty=self._is_empty(node_id)), sign.text)
+
+    def look(self, now_s: float) -> None:
+        """Notice nodes whose last job has left."""
+        for node_id, health in list(self._health.items()):
+            if health.state is NodeHealthState.DRAINING and self._is_empty(node_id):
+                self._set(node_id, health, health.emptied(now_s), "")
+
+    def repair(self, node_id: NodeId, now_s: float) -> None:
+        """Note that a node's repair has begun; its tests decide when it is back."""
+        self._set(node_id, self.health(node_id), self.health(node_id).repairing(now_s), "")
+
+    def clear(self, node_id: NodeId, now_s: float) -> None:
+        """Declare a node healthy, as an administrator may."""
+        self._set(node_id, self.health(node_id), self.health(node_id).cleared(now_s), "")
+
+    def _set(self, node_id: NodeId, before: NodeHealth, after: NodeHealth, text: str) -> None:
+        self._health[node_id] = after
+        if after.state is before.state:
+            if after.bad != before.bad:
+                self._save()
+            return
+        state = after.state.value
+        self.transitions[state] = self.transitions.get(state, 0) + 1
+        log.warning("node-health", extra={"node": node_id, "state": state, "why": text or None})
+        if not after.state.takes_jobs and node_id not in self._drained and not self._is_drained(node_id):
+            self._drained.add(node_id)
+            self._tell(NodeDrained(node_id))
+        elif after.state.takes_jobs and node_id in self._drained:
+            self._drained.discard(node_id)
+            self._tell(NodeUndrained(node_id))
+        self._save()
+        if self._alert is not None:
+            self._alert(node_id, after)
+
+    def _is_drained(self, node_id: NodeId) -> bool:
+        return self._state.inventory.nodes[self._state.node(node_id)].drained
+
+    def _is_empty(self, node_id: NodeId) -> bool:
+        index = self._state.node(node_id)
+        return not any(
+            slot.node == index for live in list(self._state.jobs.values()) for slot in live.held or live.placement or ()
+        )
+
+    def encode(self) -> dict[str, Any]:
+        """Return all nodes with their health as JSON values."""
+        return {str(node_id): health.encode() for node_id, health in self._health.items()}
+
+    def _save(self) -> None:
+        try:
+            write_json(self._path, {"nodes": self.encode(), "drained": sorted(self._drained)})
+        except OSError as error:
+            log.warning("the health of nodes could not be kept", extra={"why": str(error)})
+
+    def _load(self) -> None:
+        try:
+            kept = read_json(self._path) or {}
+            known = {str(account.node.id) for account in self._state.inventory.nodes}
+            self._health = {
+                NodeId(name): decode_health(value) for name, value in kept.get("nodes", {}).items() if name in known
+            }
+            self._drained = {NodeId(name) for name in kept.get("drained", ()) if name in known}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("the health of nodes could not be read; all count as healthy", extra={"why": str(error)})
+
+
+def passed(source: str, at_s: float) -> HealthSign:
+    """Return the sign of a check that found nothing."""
+    return HealthSign(at_s=at_s, source=source, severity=Severity.GOOD)

@@ -1,0 +1,64 @@
+"""How often a training loop saves: as its script says, or as the manager does, by Young's formula.
+
+The manager gives `ROTA_CHECKPOINT_EVERY`, and `ROTA_MTTF`, the time between two failures of all nodes that the job
+holds. Once a checkpoint was made, its own time counts instead of an assumed one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+
+SHORTEST_S = 1.0
+_OLD_PART = 0.7
+"""How much earlier checkpoints count in the mean of their times."""
+
+
+class SaveInterval:
+    """The time between two checkpoints of this process."""
+
+    def __init__(self, fixed_s: float | None) -> None:
+        self._fixed_s = fixed_s
+        self._given_s = _seconds("ROTA_CHECKPOINT_EVERY")
+        self._mttf_s = _seconds("ROTA_MTTF")
+        self._asked_at: float | None = None
+        self.write_s: float | None = None
+        """How long checkpoints take, by those made so far."""
+
+    @property
+    def interval_s(self) -> float | None:
+        """The present interval; None: only when told to stop."""
+        if self._fixed_s is not None:
+            return self._fixed_s
+        if self._given_s is None:
+            return None
+        if self.write_s is not None and self._mttf_s is not None:
+            return max(math.sqrt(2.0 * self.write_s * self._mttf_s), SHORTEST_S)
+        return self._given_s
+
+    def is_due(self, passed_s: float) -> bool:
+        """Whether a checkpoint is due so long after the last one; the time from then on is the checkpoint's."""
+        interval_s = self.interval_s
+        if interval_s is None or passed_s < interval_s:
+            return False
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+        return True
+
+    def saved(self) -> None:
+        """A checkpoint was made; it took the time since it was due."""
+        if self._asked_at is not None:
+            took_s = max(time.monotonic() - self._asked_at, 1e-3)
+            known = self.write_s
+            self.write_s = took_s if known is None else _OLD_PART * known + (1.0 - _OLD_PART) * took_s
+            self._asked_at = None
+
+
+def _seconds(name: str) -> float | None:
+    """An amount of time in the environment; None if there is none that makes sense."""
+    try:
+        value = float(os.environ.get(name, ""))
+    except ValueError:
+        return None
+    return value if 0 < value < math.inf else None

@@ -1,0 +1,165 @@
+"""Checks as programs and by their parts; the GPUs by a stand-in of NVIDIA's library."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rota.health.checks.__main__ import CHECKS, main
+from rota.health.checks.gpu import check_gpus
+from rota.health.checks.machine import check_cgroup, check_disk, check_memory
+from rota.health.checks.result import decode_result
+from rota.health.checks.self_test import check_matmul
+from rota.health.node_state import Severity
+
+
+class GpuStandIn:
+    """As much of pynvml as the check asks for; one healthy GPU unless a test says otherwise."""
+
+    class NVMLError(Exception):
+        """What the library raises."""
+
+    NVML_NVLINK_MAX_LINKS = 4
+
+    def __init__(self, **facts: Any) -> None:
+        self.facts: dict[str, Any] = {
+            "ecc": 0,
+            "rows": (0, 0, 0, 0),
+            "throttle": 0,
+            "width": 16,
+            "temperature": 60,
+            "memory": 70,
+            "links": [True] * 4,
+            "lost": False,
+            **facts,
+        }
+
+    def nvmlInit(self) -> None:  # noqa: N802 # NVIDIA's names
+        if self.facts.get("no_driver"):
+            raise self.NVMLError("Driver Not Loaded")
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
+        if self.facts["lost"]:
+            raise self.NVMLError("GPU is lost")
+        return "GPU-1"
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, since: int) -> int:  # noqa: N802
+        return int(self.facts["ecc"])
+
+    def nvmlDeviceGetRemappedRows(self, handle: int) -> tuple[int, ...]:  # noqa: N802
+        rows: tuple[int, ...] = self.facts["rows"]
+        return rows
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:  # noqa: N802
+        return int(self.facts["throttle"])
+
+    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: int) -> int:  # noqa: N802
+        return int(self.facts["width"])
+
+    def nvmlDeviceGetMaxPcieLinkWidth(self, handle: int) -> int:  # noqa: N802
+        return 16
+
+    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:  # noqa: N802
+        return int(self.facts["temperature"])
+
+    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[int]) -> list[SimpleNamespace]:  # noqa: N802
+        return [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=self.facts["memory"]))]
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> bool:  # noqa: N802
+        return bool(self.facts["links"][link])
+
+
+@pytest.mark.parametrize(
+    ("facts", "severity", "said"),
+    [
+        ({}, Severity.GOOD, ""),
+        ({"ecc": 2}, Severity.SEVERE, "GPU 0 had 2 uncorrectable memory errors"),
+        ({"rows": (1, 1, 1, 0)}, Severity.WARNING, "waits for a reset"),
+        ({"rows": (1, 1, 1, 1)}, Severity.SEVERE, "could not remap"),
+        ({"throttle": 0x40 | 0x8}, Severity.WARNING, "slowed down by heat"),
+        ({"throttle": 0x80}, Severity.WARNING, "power brake"),
+        ({"throttle": 0x4}, Severity.GOOD, ""),
+        ({"width": 8}, Severity.WARNING, "8 lanes instead of 16"),
+        ({"temperature": 90}, Severity.WARNING, "90 °C"),
+        ({"temperature": 95}, Severity.SEVERE, "95 °C"),
+        ({"memory": 99}, Severity.WARNING, "memory at 99 °C"),
+        ({"links": [True, False, True, True]}, Severity.SEVERE, "1 of 4 NVLinks down"),
+        ({"links": [False] * 4}, Severity.GOOD, ""),
+        ({"lost": True}, Severity.SEVERE, "GPU 0 does not answer"),
+        ({"no_driver": True}, Severity.SEVERE, "NVML does not work"),
+    ],
+)
+def test_state_of_a_gpu(facts: dict[str, Any], severity: Severity, said: str) -> None:
+    found = check_gpus(GpuStandIn(**facts))
+
+    assert found.severity is severity
+    assert said in found.text
+
+
+def test_disk_that_can_be_written_is_good_and_a_folder_that_is_gone_is_not(tmp_path: Path) -> None:
+    assert check_disk(str(tmp_path)).severity in (Severity.GOOD, Severity.WARNING)
+    assert check_disk(str(tmp_path / "gone")).severity is Severity.SEVERE
+
+
+def test_memory_errors_of_the_host_are_severe(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 10 kB\n")
+    (tmp_path / "mc0").mkdir()
+    (tmp_path / "mc0" / "ue_count").write_text("3\n")
+
+    assert check_memory(tmp_path, tmp_path).severity is Severity.SEVERE
+    (tmp_path / "mc0" / "ue_count").write_text("0\n")
+    assert check_memory(tmp_path, tmp_path).severity is Severity.WARNING
+
+
+def test_missing_controllers_are_named(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu io\n")
+
+    assert check_cgroup(tmp_path).text == "cgroups lack memory, pids"
+
+
+def test_product_that_is_right_is_good_and_a_wrong_one_is_severe(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rota.health.checks import self_test
+
+    monkeypatch.setattr(self_test, "_torch", lambda: None)
+    assert check_matmul().severity is Severity.GOOD
+    fake = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 1))
+    monkeypatch.setattr(self_test, "_torch", lambda: fake)
+    monkeypatch.setattr(self_test, "_on_gpu", lambda torch, left, right, place: left @ right + (left == 3))
+    assert check_matmul().text == "self-test: wrong result of a product on cuda:0"
+
+
+def test_check_is_a_program_with_an_exit_code_and_a_line_of_json() -> None:
+    told = subprocess.run([sys.executable, "-m", "rota.health.checks", "cgroup"], capture_output=True, text=True)
+
+    assert told.returncode in (0, 1)
+    assert json.loads(told.stdout)["check"] == "cgroup"
+    assert main(["nothing"]) == 1
+    assert "gpu" in CHECKS
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "severity", "text"),
+    [
+        (0, b"", Severity.GOOD, "mine"),
+        (2, b'noise\n{"text": "fan stopped", "values": {"rpm": 0}}\n', Severity.SEVERE, "fan stopped"),
+        (1, b"not json", Severity.WARNING, "not json"),
+        (127, b"", Severity.WARNING, "the check itself failed: exit code 127"),
+        (2, b"[1]", Severity.SEVERE, "[1]"),
+    ],
+)
+def test_result_of_a_program_of_a_user(code: int, output: bytes, severity: Severity, text: str) -> None:
+    found = decode_result("mine", code, output)
+
+    assert (found.severity, found.text) == (severity, text)
