@@ -193,9 +193,7 @@ def spares(seeds: int) -> None:
                 seed=seed,
                 costs=Costs(restart_s=RESTART_S, checkpoint_interval_s=3600.0, checkpoint_write_s=60.0),
             )
-            result = simulate(
-                Workload(submissions=tuple(submitted), source="", format=""), "fifo", setting
-            )
+            result = simulate(Workload(submissions=tuple(submitted), source="", format=""), "fifo", setting)
             assert result.failures is not None
             row = result.history.jobs[0]
             ettr.append(row.ideal_s / ((row.end_s or 0.0) - (row.start_s or 0.0)))
