@@ -85,3 +85,33 @@ def test_mistakes_are_one_line(graph: Path, options: list[str], told: str, capsy
     said = capsys.readouterr().err
     assert told in said
     assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--micro-batches 1000000000", "1000000000 micro-batches; a step has at most 4096, give fewer"),
+        ("--time-limit nan", "a time limit of nan s; it must be a number above 0"),
+        ("--time-limit inf", "a time limit of inf s"),
+        ("--deadline 5", "--deadline is for cut and abacus; name one of them with --planner"),
+        ("--deadline nan --planner cut", "a deadline of nan ms; it must be a number above 0"),
+        ("--planner ptd-p", "run `rota plan parallel --planner ptd-p`"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    graph: Path, words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["plan", "place", str(graph), *words.split()]) == 2
+
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [("none.py:model", "none.py: no such file"), ("train.py", "expected SCRIPT.py:NAME")]
+)
+def test_profile_names_what_is_missing_before_it_needs_pytorch(
+    target: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["plan", "profile", target]) == 2
+
+    assert said in capsys.readouterr().err

@@ -54,6 +54,7 @@ PlannerOption = Annotated[
 MicroBatchesOption = Annotated[int, typer.Option("--micro-batches", help="Micro-batches of a step.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same plan.")]
 LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds that planning with a solver may take.")]
+WITH_DEADLINE = ("cut", "abacus")
 DeadlineOption = Annotated[
     float | None, typer.Option("--deadline", help="Bound in ms, for cut (least energy) and abacus.", metavar="MS")
 ]
@@ -117,6 +118,8 @@ def place(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Place the operators of a graph on devices, and say what the plan comes to."""
+    if deadline_ms is not None and planner not in WITH_DEADLINE:
+        raise RotaError(f"--deadline is for {' and '.join(WITH_DEADLINE)}; name one of them with --planner")
     step = _step(micro_batches, schedule, chunks, recompute, swap_gb_s)
     problem = read_problem(graph, _devices(devices))
     options = PlannerOptions(

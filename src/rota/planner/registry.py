@@ -149,6 +149,12 @@ def planner_named(name: str) -> PlannerEntry:
     for entry in PLANNERS:
         if entry.name == name:
             return entry
+    from rota.planner.parallel.planners import PARALLEL_PLANNERS
+
+    if any(entry.name == name for entry in PARALLEL_PLANNERS):
+        raise RotaError(
+            f"planner {name!r} divides a transformer, not a graph; run `rota plan parallel --planner {name}`"
+        )
     raise RotaError(f"unknown planner {name!r}; {did_you_mean(name, [entry.name for entry in PLANNERS])}")
 
 

@@ -106,8 +106,8 @@ def parse_profile(text: str, source: str) -> LayerProfile:
 
 def _layer(key: str, description: str, fields: str, place: str) -> ProfiledLayer:
     sizes: dict[str, list[float]] = {}
-    for part in fields.split(", "):
-        name, _, value = part.partition("=")
+    for part in fields.split(","):
+        name, _, value = (each.strip() for each in part.partition("="))
         if name not in _FIELDS:
             raise RotaError(f"{place}: unknown field {name!r}; known: {', '.join(_FIELDS)}")
         try:

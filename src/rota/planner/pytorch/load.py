@@ -27,10 +27,12 @@ def load_model(target: str) -> tuple[Any, tuple[Any, ...]]:
     The name is of a module, or of a function that returns one; either may come as a pair with the inputs. Inputs that
     are not part of it are taken from `example_inputs` of the script, a tuple or a function that returns one.
     """
-    torch = require_torch()
     path, separator, name = target.rpartition(":")
     if not separator or not path or not name:
         raise RotaError(f"{target}: expected SCRIPT.py:NAME, as train.py:model")
+    if not Path(path).exists():
+        raise RotaError(f"{path}: no such file")
+    torch = require_torch()
     script = _script(Path(path))
     if not hasattr(script, name):
         words = [word for word in vars(script) if not word.startswith("_")]
@@ -61,8 +63,6 @@ def _called(function: Any, target: str) -> Any:
 
 
 def _script(path: Path) -> Any:
-    if not path.exists():
-        raise RotaError(f"{path}: no such file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise RotaError(f"{path} is not a Python script")
