@@ -10,6 +10,7 @@ import contextlib
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Container, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from rota.store.run_folder import Json, read_json, remove_folder, write_json
 
 COVERED = ("/tmp", "/var/tmp")  # these are covered, not used
 MEMORY = Path("/dev/shm")
+ABANDONED_S = 86400.0
 _NAME = "rota-"
 _OPEN = 0o1777
 
@@ -62,14 +64,21 @@ def remove_private(home: Path, job_id: JobId, attempt: int) -> None:
 
 
 def sweep_memory(home: Path, known: Container[tuple[str, int]]) -> None:
-    """Remove what attempts of this manager left in memory, except those of `known`, by job and number."""
+    """Remove what attempts of this manager left in memory, except those of `known`, by job and number.
+
+    What a manager left whose data folder has been deleted is removed, too, after a day: no manager will find it again.
+    """
     with contextlib.suppress(OSError):
         for folder in MEMORY.iterdir():
             found = folder.lstat()
             if not folder.name.startswith(_NAME) or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
                 continue
             owner = read_json(folder / "owner.json")
-            if owner is not None and owner["home"] == str(home) and (owner["job"], owner["attempt"]) not in known:
+            if owner is None:
+                continue
+            is_left = owner["home"] == str(home) and (owner["job"], owner["attempt"]) not in known
+            is_old = time.time() - found.st_mtime > ABANDONED_S
+            if is_left or (is_old and not os.path.lexists(owner["home"])):
                 remove_folder(folder)
 
 
