@@ -18,7 +18,8 @@ from rota.store.run_folder import read_json, write_json
 
 log = logging.getLogger("rota.live")
 FILE = "node-health.json"
-Alert = Callable[[NodeId, NodeHealth], None]
+Alert = Callable[[NodeId, NodeHealth, NodeHealth], None]
+"""Is told of a node whose state changed: the health before, and after."""
 
 
 class NodeWatch:
@@ -78,7 +79,7 @@ class NodeWatch:
             self._tell(NodeUndrained(node_id))
         self._save()
         if self._alert is not None:
-            self._alert(node_id, after)
+            self._alert(node_id, before, after)
 
     def _is_drained(self, node_id: NodeId) -> bool:
         return self._state.inventory.nodes[self._state.node(node_id)].drained

@@ -33,9 +33,9 @@ class HealthWatch:
         self._control = control
         self._rate = local.failure_rate
 
-    def _changed(self, node_id: NodeId, health: NodeHealth) -> None:
-        """Count a node that drains as failed."""
-        if health.state in (NodeHealthState.DRAINING, NodeHealthState.BAD):
+    def _changed(self, node_id: NodeId, before: NodeHealth, after: NodeHealth) -> None:
+        """Count a node that its health has taken out of use as failed, once."""
+        if before.state.takes_jobs and after.state in (NodeHealthState.DRAINING, NodeHealthState.BAD):
             self._rate.failed()
 
     async def run(self) -> None:
