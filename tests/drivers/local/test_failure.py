@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.core.messages.failures import FailureCode
-from rota.drivers.local.failure import FailureClass, classify
+from rota.drivers.local.failure import FailureClass, classify, tries_again
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,14 @@ def test_code_of_the_command_s_own_is_only_a_code(code: int) -> None:
     found = classify(code, None, "done with 127 of 128\n")
 
     assert (found.code, found.cause) == (FailureCode.EXIT, f"exit code {code}")
+
+
+def test_error_of_the_program_is_tried_again_only_where_the_job_asks_for_it() -> None:
+    """A `KeyError` may depend on the data; a module that is missing stays missing."""
+    failure = classify(1, None, "Traceback (most recent call last):\nKeyError: 'loss'\n")
+    missing = classify(1, None, "ModuleNotFoundError: No module named 'torch'\n")
+
+    assert (failure.code, failure.kind) == ("semantic-error", FailureClass.PERMANENT)
+    assert [tries_again(failure, count, 2) for count in (1, 2, 3)] == [True, True, False]
+    assert not tries_again(failure, 1, None)
+    assert not tries_again(missing, 1, 5)

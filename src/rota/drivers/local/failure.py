@@ -13,6 +13,8 @@ from enum import Enum
 from rota.core.messages.failures import FailureCode
 from rota.health.causes import Blame, Diagnosis, Remedy, diagnose
 
+PROGRAM_ERROR = "semantic-error"
+"""The row of the table of causes for exceptions such as `KeyError`."""
 TRANSIENT_TRIES = 3
 """Restarts after a transient failure of a job that does not say how many it wants."""
 
@@ -154,11 +156,12 @@ def tries_again(failure: Failure, failures: int, max_restarts: int | None) -> bo
     """Whether a job with so many failures, this one included, is started again.
 
     What can't get better is not tried again; what surely can is tried a few times unless the job says
-    how often; the rest only as often as the job says.
+    how often; the rest only as often as the job says. An error of the program itself is among the rest: it may depend
+    on the data, or on chance.
     """
     match failure.kind:
         case FailureClass.PERMANENT:
-            return False
+            return failure.code == PROGRAM_ERROR and failures <= (max_restarts or 0)
         case FailureClass.TRANSIENT:
             return failures <= (TRANSIENT_TRIES if max_restarts is None else max_restarts)
         case FailureClass.UNKNOWN:
