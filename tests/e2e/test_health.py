@@ -31,7 +31,7 @@ def test_device_error_is_tried_again_on_another_node_with_a_verdict(manager: Man
 
 
 def test_bug_of_a_job_is_not_tried_again(manager: Manager) -> None:
-    job_id = manager.submit("echo \"KeyError: 'lr'\"; exit 1", max_restarts=3)
+    job_id = manager.submit("echo \"KeyError: 'lr'\"; exit 1")
 
     ended = manager.wait(job_id)
 
@@ -64,3 +64,21 @@ def test_node_whose_check_fails_is_drained_and_comes_back_after_repair(tmp_path:
         eventually(lambda: health() == [("healthy", "up"), ("healthy", "up")])
     finally:
         manager.clean_up()
+
+
+def test_table_of_causes_of_one_s_own_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "ours.toml").write_text(
+        '[[cause]]\nname = "licence"\nsays = "no licence was free"\ntier = 1\nblame = "unknown"\nremedy = "never"\n'
+        "patterns = ['licence server said no']\n"
+    )
+    (tmp_path / "up.yaml").write_text("health: {causes: ours.toml}\n")
+    manager = Manager(tmp_path, "--emulate", "gpu=8/4", "--config", str(tmp_path / "up.yaml")).start()
+    try:
+        job_id = manager.submit("echo 'the licence server said no'; exit 1", max_restarts=3)
+
+        ended = manager.wait(job_id)
+    finally:
+        manager.clean_up()
+
+    assert (ended["state"], ended["attempt"], ended["failure"]) == ("failed", 1, "licence")
+    assert ended["message"].startswith("no licence was free")

@@ -157,6 +157,7 @@ class HealthPart(FileModel):
     every: Annotated[Seconds, Field(le=86400)] = 300.0
     checks: tuple[CheckName, ...] = ("disk", "memory", "time", "cgroup", "gpu", "dcgm")
     programs: Path | None = None
+    causes: Path | None = None
     timeout: Annotated[Seconds, Field(gt=0)] = 60.0
     large: Annotated[int, Field(strict=True, ge=1)] = 8
     stall: Literal["warn", "restart"] = "warn"
@@ -239,8 +240,10 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
     if isinstance(part, GpuPart) and part.nvml is not None:
         given["gpu"] = part.model_copy(update={"nvml": beside / part.nvml})
     health = given.get("health")
-    if isinstance(health, HealthPart) and health.programs is not None:
-        given["health"] = health.model_copy(update={"programs": beside / health.programs})
+    if isinstance(health, HealthPart):
+        named = {name: getattr(health, name) for name in ("programs", "causes")}
+        update = {name: beside / value for name, value in named.items() if value is not None}
+        given["health"] = health.model_copy(update=update)
     accounts = given.get("accounts")
     if isinstance(accounts, str) and accounts not in ("names", "tokens"):
         given["accounts"] = str(beside / accounts)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from rota.drivers.local.cgroup import Cgroups, NoCgroups
     from rota.drivers.local.confinement.abilities import Confinement
     from rota.drivers.local.confinement.accounts import AccountMap
+    from rota.drivers.local.settings import Settings
     from rota.files.up_file import UpFile
 
 
@@ -236,9 +237,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
     from rota.api.serve import Options
     from rota.cli.manager.up_gpu import with_gpus
-    from rota.drivers.local.confinement.default_limits import KEPT_PART, SCRATCH_PART, default_limits, disk_part
-    from rota.drivers.local.machine import device_nodes
-    from rota.drivers.local.settings import LOG_FILES, Settings
+    from rota.drivers.local.confinement.default_limits import KEPT_PART, disk_part
     from rota.files.oidc_file import read_oidc_file
     from rota.live.intake.tenant_registry import TenantSettings
     from rota.live.loop.boot import Scheduling
@@ -247,21 +246,6 @@ def _options(settings: UpFile, *, umask: int) -> Options:
 
     home = (settings.data or data_folder()).absolute()
     cluster = _cluster(settings.emulate, settings.gpu.nvml)
-    devices = sum(node.devices for node in cluster.nodes)
-    defaults = default_limits(settings.default_cpus, settings.default_memory, devices)
-    tasks = Settings(
-        home=home,
-        accounts=_accounts(settings),
-        confinement=_confinement(settings),
-        umask=umask,
-        task_env=settings.task_env or {},
-        device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
-        scratch_bytes=disk_part(settings.scratch, SCRATCH_PART, home),
-        log_bytes=settings.task_output // LOG_FILES,
-        max_processes=settings.max_processes,
-        defaults=defaults,
-        limits=_limits(home, Cgroup(settings.cgroups), defaults.tasks_bytes),
-    )
     return Options(
         scheduling=Scheduling(
             cluster=cluster,
@@ -270,7 +254,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
             tenancy=settings.tenancy,
             has_fixed_nodes=settings.emulate is None,
         ),
-        settings=with_gpus(tasks, settings, cluster),
+        settings=with_gpus(_task_settings(settings, home, cluster, umask), settings, cluster),
         host=settings.host,
         port=settings.port,
         database=settings.database,
@@ -289,6 +273,31 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         oidc=None if settings.oidc is None else read_oidc_file(settings.oidc),
         url=settings.url,
         trust_proxy=settings.trust_proxy,
+    )
+
+
+def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -> Settings:
+    """The settings as those of the driver that runs tasks."""
+    from rota.drivers.local.confinement.default_limits import SCRATCH_PART, default_limits, disk_part
+    from rota.drivers.local.machine import device_nodes
+    from rota.drivers.local.settings import LOG_FILES, Settings
+    from rota.health.causes import read_causes
+
+    devices = sum(node.devices for node in cluster.nodes)
+    defaults = default_limits(settings.default_cpus, settings.default_memory, devices)
+    return Settings(
+        home=home,
+        accounts=_accounts(settings),
+        confinement=_confinement(settings),
+        umask=umask,
+        task_env=settings.task_env or {},
+        device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
+        scratch_bytes=disk_part(settings.scratch, SCRATCH_PART, home),
+        log_bytes=settings.task_output // LOG_FILES,
+        max_processes=settings.max_processes,
+        defaults=defaults,
+        causes=read_causes(settings.health.causes),
+        limits=_limits(home, Cgroup(settings.cgroups), defaults.tasks_bytes),
     )
 
 

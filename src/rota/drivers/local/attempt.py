@@ -17,6 +17,7 @@ from rota.drivers.local.failure import Failure, FailureClass, classify
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
 from rota.files.job import Launch
+from rota.health.causes import CauseOfFailure
 from rota.store.run_folder import Json, attempt_folder, tail
 
 RANKS_LOOKED_AT = 64
@@ -55,6 +56,8 @@ class Attempt:
         self.tasks = tasks
         self.work_s = work_s
         """Work that was saved when it started."""
+        self.causes: Sequence[CauseOfFailure] | None = None
+        """The table by which its output tells why it failed; None: Rota's own."""
         self.account: UnixAccount | None = None
         """Under which its tasks run; None: as the manager."""
         self.confine: Json | None = None
@@ -180,15 +183,13 @@ class Attempt:
 
     def _root_cause(self, failed: TaskHandle) -> tuple[TaskHandle, Failure]:
         """Return the failed task whose signs tell most, and its failure: in a gang most errors only follow from one."""
-        found = [(failed, _failure_of(failed, self.job))]
+        found = [(failed, _failure_of(failed, self))]
         others = [
             task
             for task in self.tasks
             if task is not failed and task.ran and not task.succeeded and not task.state.get("stopped")
         ]
-        found += [
-            (task, _failure_of(task, self.job)) for task in others[:RANKS_LOOKED_AT] if task.phase is TaskPhase.ENDED
-        ]
+        found += [(task, _failure_of(task, self)) for task in others[:RANKS_LOOKED_AT] if task.phase is TaskPhase.ENDED]
         return min(found, key=lambda each: each[1].tier)
 
     @property
@@ -238,15 +239,16 @@ def true_number(folder: Path, number: int) -> int:
     return int(folder.resolve().name) if folder.is_symlink() else number
 
 
-def _failure_of(task: TaskHandle, job: Job) -> Failure:
+def _failure_of(task: TaskHandle, attempt: Attempt) -> Failure:
     """Return why a task failed."""
     return classify(
         task.state.get("exit_code"),
         task.state.get("signal"),
         tail(task.folder),
         memory_limit=task.state.get("cause") == "memory",
-        asked_memory=bool(job.roles[task.slot.role].memory_bytes),
+        asked_memory=bool(attempt.job.roles[task.slot.role].memory_bytes),
         scratch_limit=task.state.get("cause") == "scratch",
         gpu_memory_limit=task.state.get("excess", ""),
         not_suspended=str(task.state.get("swap_failed") or ""),
+        causes=attempt.causes,
     )

@@ -206,6 +206,7 @@ class AttemptController:
 
     def _attempt(self, order: LaunchOrder) -> Attempt:
         attempt = attempt_of(order, self._nodes, self._settings.home, self._mark)
+        attempt.causes = self._settings.causes
         for task in attempt.tasks:
             self._by_token[task.token] = (attempt, task)
         self._attempts[order.job.id] = attempt

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from rota.core.messages.failures import FailureCode
-from rota.health.causes import Blame, Diagnosis, Remedy, diagnose
+from rota.health.causes import Blame, CauseOfFailure, Diagnosis, Remedy, diagnose
 
 PROGRAM_ERROR = "semantic-error"
 """The row of the table of causes for exceptions such as `KeyError`."""
@@ -61,6 +62,7 @@ def classify(
     scratch_limit: bool = False,
     gpu_memory_limit: str = "",
     not_suspended: str = "",
+    causes: Sequence[CauseOfFailure] | None = None,
 ) -> Failure:
     """The failure of a task that ended with an exit code or by a signal.
 
@@ -84,7 +86,7 @@ def classify(
         )
     if exit_code in (126, 127) and (cause := _command_fault(end_of_output)) is not None:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, cause)
-    found = diagnose(end_of_output, exit_code=exit_code, signal=number)
+    found = diagnose(end_of_output, exit_code=exit_code, signal=number, causes=causes)
     if found is not None:
         return _of(found, number)
     if number is not None:

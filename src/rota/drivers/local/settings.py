@@ -21,6 +21,7 @@ from rota.drivers.local.gpu.topology import GpuTopology
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, login_environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
+from rota.health.causes import CauseOfFailure, built_in_causes
 from rota.health.failure_rate import FailureRate
 from rota.planner.parallel.plan_environment import plan_variables
 from rota.store import clock
@@ -73,6 +74,8 @@ class Settings:
     """The daemons through which packed jobs share a GPU; None: they share it as the driver schedules them."""
     failure_rate: FailureRate = field(default_factory=FailureRate)
     """How often nodes fail, for the interval of checkpoints."""
+    causes: tuple[CauseOfFailure, ...] = field(default_factory=built_in_causes)
+    """The table by which the output of a failed task tells the cause."""
     gpu: GpuAbilities | None = None
     """By what supervisors suspend what runs on GPUs; None where that can't be or is not to be done."""
 

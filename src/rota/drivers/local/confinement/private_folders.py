@@ -10,11 +10,11 @@ import contextlib
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Container, Sequence
 from pathlib import Path
 
 from rota.core.model.job import JobId
+from rota.store import clock
 from rota.store.run_folder import Json, read_json, remove_folder, write_json
 
 COVERED = ("/tmp", "/var/tmp")  # these are covered, not used
@@ -77,7 +77,7 @@ def sweep_memory(home: Path, known: Container[tuple[str, int]]) -> None:
             if owner is None:
                 continue
             is_left = owner["home"] == str(home) and (owner["job"], owner["attempt"]) not in known
-            is_old = time.time() - found.st_mtime > ABANDONED_S
+            is_old = clock.now_s() - found.st_mtime > ABANDONED_S
             if is_left or (is_old and not os.path.lexists(owner["home"])):
                 remove_folder(folder)
 
