@@ -67,7 +67,7 @@ ASKING: dict[str, list[list[str]]] = {
     "what-if": [["what-if", "--policies", "no-such"]],
     "gpus": [["gpus"], ["gpus", "--users"], ["gpus", "-o", "json"]],
 }
-STUDY = ("sim", "report", "trace", "check", "policies", "profiles", "plan", "fill", "experiment")
+STUDY = ("sim", "report", "trace", "check", "policies", "profiles", "plan", "fill", "experiment", "net")
 ELSEWHERE = frozenset((*STUDY, "up", "demo", "k8s", "profile", "learn", "backup", "users"))
 """Commands that ask no manager; what they print of files goes through the same functions."""
 

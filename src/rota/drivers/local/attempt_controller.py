@@ -257,8 +257,14 @@ class AttemptController:
 
     def _read_notices(self, tokens: Sequence[str]) -> None:
         """Read what changed, and look once at each attempt that has progressed."""
-        known = [self._by_token[token] for token in dict.fromkeys(tokens) if token in self._by_token]
-        moved = [attempt for attempt, task in known if task.phase is not TaskPhase.ENDED and task.refresh()]
+        moved: list[Attempt] = []
+        for token in (each for each in dict.fromkeys(tokens) if each in self._by_token):
+            attempt, task = self._by_token[token]
+            try:
+                if task.phase is not TaskPhase.ENDED and task.refresh():
+                    moved.append(attempt)
+            except OSError:  # no descriptor is free; there may be one soon
+                self._loop.call_later(FULL_S, self._read_notices, [token])
         for attempt in dict.fromkeys(moved):
             self._look(attempt)
 
