@@ -130,6 +130,12 @@ def test_dry_run_of_an_impossible_job_gives_the_reason(busy: Manager) -> None:
     assert answer["reason"]["code"] == "no-such-type"
 
 
+def test_type_of_device_without_a_number_is_refused(busy: Manager) -> None:
+    """As when `gpu: 2` is written for `gpus: 2`: the job would wait for ever."""
+    with pytest.raises(Refused, match="`gpu` names the type '2' of 0 devices; say how many with `gpus`"):
+        busy.client.submit({"run": "true", "resources": {"gpu": 2}})
+
+
 def test_journal_of_a_guarded_manager_replays(busy: Manager, tmp_path: Path) -> None:
     busy.submit("true", resources={"gpus": 2}, priority=5)
     journal = tmp_path / "journal.jsonl"

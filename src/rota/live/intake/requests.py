@@ -241,6 +241,8 @@ class Requests:
     def _admitted(self, job: Job, asker: Asker) -> Job:
         """The job, unless its tenant does not exist or can never have what it asks for, or its priority is too high."""
         self._refuse_tenant_or_priority(job, asker)
+        if typed := [role.device_types[0] for role in job.roles if role.device_types and not role.device_milli]:
+            raise RotaError(f"job: `gpu` names the type {typed[0]!r} of 0 devices; say how many with `gpus`")
         why = self._control.engine.refuse(job)
         if why is not None:
             raise RotaError(f"job: {why}")
