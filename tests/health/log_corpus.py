@@ -227,6 +227,10 @@ CORPUS: tuple[LoggedFailure, ...] = (
         + _trace("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, unhandled cuda error"),
     ),
     LoggedFailure(
+        "mps",
+        _trace("RuntimeError: CUDA error: the remote procedural call between the MPS server and the MPS client failed"),
+    ),
+    LoggedFailure(
         "device",
         "[9.9] NVRM: Xid (PCI:0000:1a:00): 119, pid=77, Timeout after 6s of waiting for RPC response from GPU0 GSP!\n",
     ),
