@@ -96,10 +96,10 @@ class TaskHandle:
         if state is None:
             return False
         self._was_claimed = True
-        before = (self.phase, self.rests, self.saves, self.swap_bytes)
+        before = (self.phase, self.rests, self.saves, self.swap_bytes, self.swap_refused)
         self.state = state
         self.phase = TaskPhase(state["phase"])
-        return (self.phase, self.rests, self.saves, self.swap_bytes) != before
+        return (self.phase, self.rests, self.saves, self.swap_bytes, self.swap_refused) != before
 
     def has_word_of_recorder(self) -> bool:
         """Return whether the recorder wrote how the task ended after its supervisor died, and take it over."""
@@ -186,6 +186,16 @@ class TaskHandle:
     def swap_bytes(self) -> int:
         """GPU memory of the task that could be copied to the host; 0 if it has none or the driver can't."""
         return int(self.state.get("swap_bytes") or 0) if self.phase is TaskPhase.RUNNING else 0
+
+    @property
+    def swap_refused(self) -> str:
+        """Why its GPU memory can't be copied to the host, as far as that is known."""
+        return str(self.state.get("swap_refused") or "")
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether its GPU memory is on the host."""
+        return self.state.get("swap") == "held"
 
     @property
     def rests(self) -> bool:
