@@ -43,7 +43,7 @@ def test_what_a_job_depends_on_is_needed_too() -> None:
     first, second = QueuedJob(id=JobId("a"), priority=0), QueuedJob(id=JobId("b"), priority=0, depends_on=(JobId("a"),))
     third = QueuedJob(id=JobId("c"), priority=0, depends_on=(JobId("b"), JobId("ended")))
 
-    assert needed_by(["c"], [first, second, third]) == {"a", "b", "c", "ended"}
+    assert needed_by([JobId("c")], [first, second, third]) == {"a", "b", "c", "ended"}
 
 
 def run(start_s: float, *, ahead: int, end_s: float = math.inf, stopped_s: float = 0.0) -> RunResult:
