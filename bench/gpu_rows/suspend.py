@@ -144,11 +144,11 @@ def turns(folder: Path) -> None:
 
 def resident(folder: Path) -> None:
     """Time-slice two jobs that fit together: neither leaves the GPU's memory once both are known."""
-    lab = Lab(folder, policy="gandiva:quantum_s=2,pack=false")
+    lab = Lab(folder, policy="gandiva:quantum_s=8,pack=false")
     try:
-        jobs = [lab.submit("fill.py", 5, 6, folder / "stays0")]
+        jobs = [lab.submit("fill.py", 5, 16, folder / "stays0")]
         lab.ready(jobs[0])
-        jobs.append(lab.submit("fill.py", 5, 6, folder / "stays1", gpu_memory="8Gi"))
+        jobs.append(lab.submit("fill.py", 5, 16, folder / "stays1", gpu_memory="8Gi"))
         ends = [lab.wait(job, within_s=120.0)["state"] for job in jobs]
         right = [(folder / f"stays{number}").read_text() for number in range(2)]
         copied = [lab.state(job).get("swap_out_s") for job in jobs]
@@ -171,7 +171,7 @@ def waits(folder: Path) -> None:
         first = lab.submit("fill.py", 60, 15, folder / "first")
         eventually(lambda: "don't fit" in lab.manager.client.job(first)["if_preempted"], within_s=90, every_s=0.2)
         second = lab.submit("fill.py", 90, 1, folder / "second")
-        eventually(lambda: lab.manager.state(second) == "queued", within_s=10)
+        eventually(lambda: lab.manager.state(second) == "waiting", within_s=10)
         why = lab.why(second)
         ends = [lab.wait(job)["state"] for job in (first, second)]
         holds = ends == ["succeeded", "succeeded"] and "host memory" in why

@@ -54,6 +54,7 @@ def test_price_of_a_suspension_comes_from_the_journal(tmp_path: Path) -> None:
         journal.append(0.0, [JobArrived(job("a", checkpoint=never))], [], [])
         journal.append(1.0, [Started(JobId("a"), 1.0, 1.0)], [], [])
         journal.append(2.0, [CheckpointChanged(JobId("a"), job("a", checkpoint=price))], [], [])
+        journal.append(8.9, [CheckpointChanged(JobId("a"), job("a", checkpoint=never))], [], [])
         journal.append(9.0, [JobEnded(JobId("a"), End.SUCCEEDED, 8.0)], [], [])
 
     (found,) = read_trace(tmp_path / "journal.jsonl").submissions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import os
+import secrets
 import signal
 from enum import Enum
 from pathlib import Path
@@ -51,6 +52,8 @@ class TaskHandle:
         self.pidfd = -1
         self._child = 0
         self._was_claimed = False
+        self._asked = ""
+        """The name of the last order about GPU memory, until the supervisor has taken it."""
 
     def spawn(self, order: Json, pool: PreforkPool) -> None:
         """Start a supervisor. It exits at once if another one has claimed the task."""
@@ -96,10 +99,14 @@ class TaskHandle:
         if state is None:
             return False
         self._was_claimed = True
-        before = (self.phase, self.rests, self.saves, self.swap_bytes, self.swap_refused)
+        before = self._progress
         self.state = state
         self.phase = TaskPhase(state["phase"])
-        return (self.phase, self.rests, self.saves, self.swap_bytes, self.swap_refused) != before
+        return self._progress != before
+
+    @property
+    def _progress(self) -> tuple[object, ...]:
+        return self.phase, self.rests, self.has_obeyed, self.saves, self.swap_bytes, self.swap_refused
 
     def has_word_of_recorder(self) -> bool:
         """Return whether the recorder wrote how the task ended after its supervisor died, and take it over."""
@@ -179,8 +186,17 @@ class TaskHandle:
 
         With `swap` its GPU memory is copied to the host as well, or comes back to the GPUs that `swap` names.
         """
-        write_json(self.folder / "rest.json", {"rests": rests, "until_s": until_s, **(swap or {})})
+        order: Json = {"rests": rests, "until_s": until_s}
+        if swap is not None:
+            self._asked = secrets.token_hex(8)
+            order |= {**swap, "name": self._asked}
+        write_json(self.folder / "rest.json", order)
         self.nudge()
+
+    @property
+    def has_obeyed(self) -> bool:
+        """Whether its supervisor has begun to carry out the last order about GPU memory."""
+        return not self._asked or self.state.get("rest_order") == self._asked
 
     @property
     def swap_bytes(self) -> int:

@@ -197,10 +197,7 @@ class World:
 
     def _loaded_s(self, run: JobRun, placement: Placement, now_s: float) -> float:
         """Return when a job that starts now begins to work: it has loaded, and no job saves on its devices any more."""
-        ready_s = now_s + self._costs.load_s + (self._costs.restart_s if run.ever_ran else 0.0)
-        checkpoint = run.job.checkpoint
-        if run.ever_ran and checkpoint is not None and checkpoint.resume_s is not None:
-            ready_s = now_s + checkpoint.resume_s  # it was suspended, and has nothing to load
+        ready_s = now_s + run.load_s(self._costs.load_s, self._costs.restart_s)
         for other in self._saving.values():
             if meet(other.placement or (), placement):
                 ready_s = max(ready_s, other.end_s)
@@ -210,9 +207,7 @@ class World:
         """Stop a job. One that saves its state first leaves its devices when that is done."""
         run.meter(now_s)
         work = run.work_at(now_s) if run.placement is not None else run.work
-        checkpoint, stop_s = run.job.checkpoint, self._costs.checkpoint_s
-        if checkpoint is not None and checkpoint.suspend_s is not None and checkpoint.suspend_s < math.inf:
-            stop_s = checkpoint.suspend_s
+        checkpoint, stop_s = run.job.checkpoint, run.stop_s(self._costs.checkpoint_s)
         if run.placement is None or not stop_s:
             self._leave(run)
             run.work = 0.0 if run.starts_over else work

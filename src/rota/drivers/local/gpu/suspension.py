@@ -109,6 +109,8 @@ class SuspendingAttempts:
         job_id = attempt.job.id
         if attempt.launch.checkpoint or attempt.job.elastic is not None or len(attempt.tasks) != 1:
             return
+        if attempt.tasks[0].has_ended:  # its memory is gone, and so is it
+            return
         held, refused = attempt.tasks[0].swap_bytes, attempt.tasks[0].swap_refused
         if job_id in self._leaving | self._coming | self._held.keys() or job_id in self._moving:
             return

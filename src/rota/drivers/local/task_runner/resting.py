@@ -101,20 +101,22 @@ class Rest:
         self._pids, self._bytes, self._refused = (), 0, why
         self._tell(swap_bytes=0, swap_refused=why or None)
 
-    def obey(self, order: Json) -> None:
-        """Suspend or resume the task as ordered; a suspension for a time ends by itself."""
-        if self._copy is not None:  # when the driver is done, the last order is read again
-            return
+    def obey(self, order: Json) -> bool:
+        """Suspend or resume the task as ordered; a suspension for a time ends by itself. Return False if the driver is
+        busy: the last order is read again when it is done."""
+        if self._copy is not None:
+            return False
         until_s = FOREVER if order["until_s"] is None else float(order["until_s"])
         if not order["rests"] or now_s() >= until_s:
             self.go_on(order.get("pairs") or ())
-            return
+            return True
         self.until_s = until_s
         if order.get("swap") and self._can_swap(int(order.get("most_bytes") or 0)):
             self._swap_out()
         elif self._since_s is None:
             self._stop()
             self._tell_rest()
+        return True
 
     def go_on(self, pairs: Any = ()) -> None:
         """Resume the task, with its GPU memory back on its GPUs first."""
