@@ -96,7 +96,8 @@ def test_each_of_ten_tasks_is_at_most_three_clicks_away(site: Path) -> None:
 def test_each_task_has_commands_to_copy(site: Path) -> None:
     pages = [(TASKS.parent / link).resolve() for link in links(TASKS)]
 
-    without = [page.name for page in pages if not re.search(r"^(?:\$ )?(?:rota|kubectl) ", page.read_text(), re.MULTILINE)]
+    command = re.compile(r"^ *(?:\$ )?(?:rota|kubectl) ", re.MULTILINE)
+    without = [page.name for page in pages if not command.search(page.read_text(encoding="utf-8"))]
 
     assert without == []
 

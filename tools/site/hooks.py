@@ -75,6 +75,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     )
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Name the search dialog for screen readers, which the theme leaves without a name."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+
+
 def _link(found: re.Match[str], here: str, source: str) -> str:
     """A link of a page that lies at `here` in the repository and at `source` on the site."""
     text, target = found[1], found[2]
