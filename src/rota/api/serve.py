@@ -176,6 +176,7 @@ async def _serve(
     starts = PacedStarts(
         options.settings.home, health.failures.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
+    starts.check_first = health.check_first
     attempts, controller = _attempts(options.settings, control, control.present.nodes, starts)
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
