@@ -46,6 +46,7 @@ from rota.drivers.kubernetes.resources.status import QueueUse, SeenResources, St
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.job_shape import JobFile
 from rota.files.up_file import LimitsPart
+from rota.live.health.cluster_health import ClusterHealth
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
@@ -235,7 +236,7 @@ class _ReplicaRun:
         await pods.begin()
         await driver.ask_sizes()
         try:
-            control, scheduling = boot_on_pods(self._records, driver, settings)
+            control, scheduling, passed_on = boot_on_pods(self._records, driver, settings)
         except RotaError as error:
             await driver.close()
             if self._used is None or self._used == settings:
@@ -251,13 +252,21 @@ class _ReplicaRun:
         foresee = _foreseeing(requests, source, provisioner)
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
-        app = self._application(control, requests, scheduling, foresight, source)
-        extends, token = self._options.extends, self._options.extender_token
-        self._switch.now = with_extender(app, Extender(driver), token) if extends else app
+        health = ClusterHealth(control, api, driver.node_cache)
+        passed_on.weigh = health.weigh
+        app = self._application(control, requests, scheduling, foresight, source, health)
+        token = self._options.extender_token
+        self._switch.now = with_extender(app, Extender(driver), token) if self._options.extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         parts = [nodes.run(), pods.run(), *(informer.run() for informer in facts.informers)]
-        parts += [reporter.run(), reporter.forecast_starts(), control.storage.watch(), foresight.run()]
+        parts += [
+            reporter.run(),
+            reporter.forecast_starts(),
+            control.storage.watch(),
+            foresight.run(),
+            health.marks.run(),
+        ]
         parts += [_result(loop), _result(driver.failed), self._renew(driver, settings.gang_timeout)]
         if settings.provisioning.request:
             parts.append(provisioner.run())
@@ -321,6 +330,7 @@ class _ReplicaRun:
         scheduling: Scheduling,
         forecasts: ForecastKeeper,
         source: ForecastWorker,
+        health: ClusterHealth,
     ) -> Asgi:
         """Return the application that answers requests during a term."""
         service = Service(
@@ -339,6 +349,7 @@ class _ReplicaRun:
             truth=Truth(self._records, scheduling, forecasts),
             more_counters=self._counters,
             more_nodes=source.more_nodes,
+            cluster_health=health,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
 

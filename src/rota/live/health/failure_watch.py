@@ -18,7 +18,7 @@ from rota.core.messages.events import End, Event, Interrupted, JobEnded, JobRequ
 from rota.core.model.job import Job, JobId, NodeId
 from rota.core.model.labels import NODE_NAME, Operator, Requirement
 from rota.core.state.job_record import LiveJob
-from rota.health.blame import FaultOdds, RunEnd, fault_odds
+from rota.health.blame import FaultOdds, RunEnd, failing_nodes, fault_odds
 from rota.health.causes import Blame, Remedy, diagnose
 from rota.health.node_state import HealthSign, Severity
 from rota.live.health.node_counts import NodeCounts
@@ -32,10 +32,6 @@ log = logging.getLogger("rota.live")
 REMEMBERED_RUNS = 400
 MOST_EXCLUDED = 3
 """Nodes that one job avoids at most."""
-SURE = 0.9
-"""The probability from which a node is suspected for what failed on it."""
-LEAST_JOBS, LEAST_OWNERS = 3, 2
-"""So many different jobs, of so many owners, must have failed on a node that is suspected for it."""
 VERDICTS = "verdicts.json"
 _ADVICE = {
     Remedy.NEVER: "it is not tried again: the same would happen",
@@ -197,12 +193,7 @@ class FailureWatch:
 
     def _suspect(self, nodes: tuple[str, ...], odds: FaultOdds) -> None:
         """Report nodes on which jobs of several owners failed, if they rather than the jobs are at fault."""
-        for name in nodes:
-            jobs = {run.job for run in self._runs if run.failed and name in run.nodes}
-            owners = {self._owners.get(job, "") for job in jobs}
-            if odds.nodes.get(name, 0.0) < SURE or len(jobs) < LEAST_JOBS or len(owners) < LEAST_OWNERS:
-                continue
-            text = f"{len(jobs)} jobs of {len(owners)} users failed here; at fault with {odds.nodes[name]:.0%}"
+        for name, text in failing_nodes(tuple(self._runs), self._owners, odds, nodes).items():
             sign = HealthSign(at_s=clock.now_s(), source="failures", severity=Severity.WARNING, text=text)
             self._nodes.take(NodeId(name), sign)
 

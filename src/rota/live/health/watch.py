@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from rota.core.model.job import JobId, NodeId
 from rota.drivers.local.launch_order import LaunchOrder
@@ -18,6 +17,7 @@ from rota.live.health.failure_watch import FailureWatch
 from rota.live.health.node_counts import NodeCounts
 from rota.live.health.node_watch import NodeWatch
 from rota.live.health.stall_watch import StallWatch
+from rota.live.health.told_intervals import ToldIntervals
 from rota.live.loop.control import Control
 from rota.store import clock
 
@@ -49,6 +49,7 @@ class HealthWatch:
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = control
         self._rate = local.failure_rate
+        self._intervals = ToldIntervals(control, local.failure_rate, home)
 
     def _changed(self, node_id: NodeId, before: NodeHealth, after: NodeHealth) -> None:
         """Count a node that its health has taken out of use as failed, once."""
@@ -91,6 +92,7 @@ class HealthWatch:
             await asyncio.sleep(COUNT_S)
             nodes = [str(each.node.id) for each in self._control.state.inventory.nodes if not each.removed]
             self._rate.watched(len(nodes), COUNT_S)
+            self._intervals.look()
             self.nodes.lemons = self.counts.lemons(tuple(nodes))
             self.counts.save()
 
@@ -122,7 +124,7 @@ class HealthWatch:
             self.nodes.take(node_id, sign)
             self.checks.soon([str(node_id)])
 
-    def of(self, node_id: NodeId) -> dict[str, Any]:
+    def of(self, node_id: NodeId) -> dict[str, str]:
         """Return a node's health for people: the state, and the last sign against it."""
         health: NodeHealth = self.nodes.health(node_id)
         why = health.evidence[-1].text if health.evidence else ""
