@@ -260,14 +260,8 @@ class _ReplicaRun:
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         parts = [nodes.run(), pods.run(), *(informer.run() for informer in facts.informers)]
-        parts += [
-            reporter.run(),
-            reporter.forecast_starts(),
-            control.storage.watch(),
-            foresight.run(),
-            health.marks.run(),
-        ]
-        parts += [_result(loop), _result(driver.failed), self._renew(driver, settings.gang_timeout)]
+        parts += [reporter.run(), reporter.forecast_starts(), control.storage.watch(), foresight.run()]
+        parts += [_result(loop), _result(driver.failed), self._renew(driver, settings.gang_timeout), health.marks.run()]
         if settings.provisioning.request:
             parts.append(provisioner.run())
         if self._options.resources:

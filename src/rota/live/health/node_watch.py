@@ -103,16 +103,19 @@ class NodeWatch:
             self._alert(node_id, before, after)
 
     def _drain(self, node_id: NodeId, before: NodeHealth, after: NodeHealth) -> None:
-        """Drain a node that must not take jobs, with a spare in its place; undrain one that may."""
-        if before.state.takes_jobs and not after.state.takes_jobs:
+        """Drain a node that must not take jobs; undrain one that may. A spare stands in once its jobs have left.
+
+        Before that, others would take the spare, and not the job that needs it.
+        """
+        if before.state.takes_jobs and not after.state.takes_jobs and not self._is_drained(node_id):
+            self._drained.add(node_id)
+            self._tell(NodeDrained(node_id))
+        if after.state is NodeHealthState.BAD:
             spare = self._spares.lose(node_id)
-            if not self._is_drained(node_id):
-                self._drained.add(node_id)
-                self._tell(NodeDrained(node_id))
             if spare is not None:
                 log.warning("spare-node", extra={"node": spare, "why": f"takes jobs in place of {node_id}"})
                 self._tell(NodeUndrained(spare))
-        elif after.state.takes_jobs and not before.state.takes_jobs:
+        if after.state.takes_jobs and not before.state.takes_jobs:
             is_own = node_id in self._drained
             self._drained.discard(node_id)
             if not self._spares.repair(node_id) and is_own:
@@ -141,7 +144,7 @@ class NodeWatch:
             if not self._is_drained(node_id):
                 self._tell(NodeDrained(node_id))
         for node_id, health in self._health.items():
-            if not health.state.takes_jobs:
+            if health.state in (NodeHealthState.BAD, NodeHealthState.IN_REPAIR):
                 self._spares.lose(node_id)
             self._rate(node_id, self._state.now_s)
 
