@@ -128,7 +128,7 @@ STEPS = """
 import os, random, time
 import rota.sdk
 for at in rota.sdk.steps(range(1000000), save_every_s=3600):
-    time.sleep(float(os.environ["SLOW"]) if os.environ["RANK"] == os.environ["WHO"] else 0.02)
+    time.sleep(float(os.environ["SLOW"]) if os.environ["RANK"] == os.environ["RANK_SLOWED"] else 0.02)
     if at == int(os.environ["HANG"]):
         time.sleep(3600)
 """
@@ -143,15 +143,15 @@ def _stalls(manager: Manager, folder: Path, rng: random.Random) -> list[tuple[st
         group, wanted = wanted[:STALLS_AT_ONCE], wanted[STALLS_AT_ONCE:]
         begun = []
         for kind in group:
-            who = rng.randrange(3)
-            env = {"WHO": str(who), "SLOW": "0.02", "HANG": str(rng.randrange(60, 200))}
+            chosen = rng.randrange(3)
+            env = {"RANK_SLOWED": str(chosen), "SLOW": "0.02", "HANG": str(rng.randrange(60, 200))}
             if kind == "straggler":
                 env |= {"SLOW": str(0.02 * rng.uniform(2.5, 8)), "HANG": "-1"}
             asked = {"workers": 3, "resources": {"gpus": 1}, "max_restarts": 0, "env": env}
             begun.append(
-                (kind, manager.client.submit({"run": [sys.executable, str(folder / "steps.py")], **asked})[0], who)
+                (kind, manager.client.submit({"run": [sys.executable, str(folder / "steps.py")], **asked})[0], chosen)
             )
-        for kind, job_id, who in begun:
+        for kind, job_id, chosen in begun:
 
             def verdicts(job_id: str = job_id) -> list[dict[str, Any]]:
                 found: list[dict[str, Any]] = manager.client.why(job_id)["verdicts"]
@@ -160,8 +160,8 @@ def _stalls(manager: Manager, folder: Path, rng: random.Random) -> list[tuple[st
             with contextlib.suppress(AssertionError):
                 eventually(verdicts, within_s=240, every_s=0.5)
             said = [(each["cause"], each["evidence"]) for each in verdicts()]
-            right = bool(said) and said[0][0] == kind and (kind == "hang" or f"rank {who} " in said[0][1])
-            results.append((kind, right, f"{said}, rank {who}"))
+            right = bool(said) and said[0][0] == kind and (kind == "hang" or f"rank {chosen} " in said[0][1])
+            results.append((kind, right, f"{said}, rank {chosen}"))
             manager.client.act(job_id, "cancel")
     return results
 

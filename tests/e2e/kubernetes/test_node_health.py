@@ -66,7 +66,7 @@ def test_node_on_which_jobs_of_several_tenants_fail_is_marked_and_cleared_by_han
 
     for number in range(4):
         for space in ("vision", "nlp"):
-            at = {"nodeSelector": {"kubernetes.io/hostname": first}}
+            at: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": first}}
             bed.admin.make(pod(f"bad{number}", namespace=space, notes=FAILS, **at))
             at = {"nodeSelector": {"kubernetes.io/hostname": second}}
             bed.admin.make(pod(f"good{number}", namespace=space, notes={"hollow/run-s": "0.1"}, **at))
@@ -77,7 +77,7 @@ def test_node_on_which_jobs_of_several_tenants_fail_is_marked_and_cleared_by_han
     assert "failed here" in found[0]["message"]
     eventually(lambda: {each["id"]: each["health"] for each in nodes_of(replica)}[first] == "suspect")
     assert {each["id"]: each["health"] for each in nodes_of(replica)}[second] == "healthy"
-    tolerant = {"tolerations": [{"key": SUSPECT["key"], "operator": "Exists"}]}
+    tolerant: dict[str, Any] = {"tolerations": [{"key": SUSPECT["key"], "operator": "Exists"}]}
     at = {"nodeSelector": {"kubernetes.io/hostname": first}}
     bed.admin.make(pod("strict", **at))
     bed.admin.make(pod("bold", **at, **tolerant))
