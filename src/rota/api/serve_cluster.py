@@ -378,9 +378,14 @@ def _refuse_file(file: JobFile) -> None:
     )
 
 
+TWO_NODES = ("node-1", "node-2")
+"""Nodes for a network that names none, to see whether it can be read."""
+
+
 def check_settings(settings: ClusterSettings) -> None:
     """Raise a `RotaError` for settings that name something unknown, can't be parsed or don't fit the driver."""
-    from rota.placement import style
+    from rota.files.network.network_file import network_from_document
+    from rota.placement import on_network, style
     from rota.policies import find_policy
     from rota.tenancy import allocator, refuse_unknown
 
@@ -389,7 +394,10 @@ def check_settings(settings: ClusterSettings) -> None:
     declared.refuse_driver(asked, KubernetesDriver.contract, live=True)
     declared.refuse_tenancy(settings.tenancy)
     options = declared.live_options(asked)
-    declared.build(options, allocator("none", style(settings.placement or declared.placement_with(options))))
+    placement = on_network(settings.placement or declared.placement_with(options), settings.network_spec())
+    declared.build(options, allocator("none", style(placement)))
+    if settings.network is not None:
+        network_from_document(settings.network, Path("network"), TWO_NODES)
     if settings.tenancy == "cells" and settings.hived is None:
         raise RotaError("tenancy is 'cells', but there are no cells; give a HiveD file under `hived`")
     settings.promises()

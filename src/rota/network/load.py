@@ -16,6 +16,7 @@ from rota.network.crux import compressed, intensity, least_congested
 from rota.network.demand import IterationDemand, demand_of
 from rota.network.model import LinkMechanism, NetworkModel, PhaseAlignment
 from rota.network.phases import PhasedJob, run_phases
+from rota.network.rank_order import task_order
 from rota.network.routing import Path, Router, mixed
 from rota.network.sharing import LinkUse, max_min
 from rota.network.topology import Floats, Ints
@@ -90,7 +91,21 @@ class NetworkLoad:
         if demand is None:
             self._unknown[job.id] = None
             return None
-        return self.traffic_among(demand, ranks, mixed(*job.id.encode()))
+        key = mixed(*job.id.encode())
+        return self.traffic_among(demand, self._ordered(job, placement, ranks, demand, key), key)
+
+    def _ordered(
+        self, job: Job, placement: Placement, ranks: Sequence[RankPlace], demand: IterationDemand, key: int
+    ) -> Sequence[RankPlace]:
+        """Return ranks in the order that drivers give their tasks."""
+        if len(job.roles) > 1:
+            return ranks
+        per_task = max(len(ranks) // sum(slot.tasks for slot in placement), 1)
+        tasks = [ranks[first : first + per_task] for first in range(0, len(ranks), per_task)]
+        order = task_order(
+            demand.collective, tasks, self.model.topology, lambda one, other: self.router.route(one, other, key)
+        )
+        return [rank for task in order for rank in tasks[task]]
 
     def ranks(self, job: Job, placement: Placement) -> list[RankPlace]:
         """Return the ranks of a job with the numbers that nodes have in the network."""
@@ -267,7 +282,7 @@ def _sends(entry: _Entry, level: float, model: NetworkModel) -> float:
 
 def phased(traffics: Sequence[JobTraffic], model: NetworkModel) -> list[PhasedJob]:
     """Return the phases of jobs with the shifts or priorities of the network's mechanism."""
-    jobs = [_phased(traffic) for traffic in traffics]
+    jobs = [phased_job(traffic) for traffic in traffics]
     if model.mechanism is LinkMechanism.CRUX:
         ranks = compressed([intensity(traffic) for traffic in traffics], model.priority_levels)
         return [_with(job, priority=rank) for job, rank in zip(jobs, ranks, strict=True)]
@@ -311,7 +326,8 @@ def shifts_of(jobs: Sequence[PhasedJob], model: NetworkModel) -> tuple[float, ..
     return affinity_shifts(circles_of(jobs), by_link, capacity).shifts_s
 
 
-def _phased(traffic: JobTraffic) -> PhasedJob:
+def phased_job(traffic: JobTraffic) -> PhasedJob:
+    """Return the phases of one job: what it computes first, and what it sends beside the rest."""
     demand = traffic.demand
     hidden_s = demand.overlap * demand.compute_s
     slack = traffic.moving_s * traffic.alone_level / traffic.unit_bytes if traffic.alone_level else 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -100,8 +101,14 @@ class ClusterSettings(FileModel):
     """Values of annotations for pods without them, set at admission."""
     admission: AdmissionEntry = AdmissionEntry()
     provisioning: ProvisioningEntry = ProvisioningEntry()
+    network: dict[str, Any] | None = None
+    """A network file: the links between nodes, for the order of ranks, interfaces, turns, placement and forecasts."""
     queues: dict[Name, tuple[Name, ...]] = {}
     """The Queues of each namespace, which its pods may name; made of Queue objects."""
+
+    def network_spec(self) -> str | None:
+        """Return the network in the form in which scenarios name it."""
+        return None if self.network is None else json.dumps(self.network)
 
     def promises(self) -> tuple[CellPlan | None, TenantPlan | None]:
         """Return the guarantees of tenants."""
