@@ -129,8 +129,13 @@ def task_order(
     whole = sum(map(len, tasks)) <= MOST_JUDGED
 
     def cost(order: Sequence[int]) -> float:
+        """Contention; then, as far as it is equal, the links that are crossed."""
         ranks = [rank for task in order for rank in (tasks[task] if whole else tasks[task][:1])]
-        return float(f"{worst_contention(kind, ranks, topology, path_of):.9g}")
+        flows = link_flows(kind, ranks, topology, path_of)
+        crossed = sum(count for some in flows for count in some.values())
+        capacity = topology.capacity
+        worst = sum(max((count / float(capacity[link]) for link, count in some.items()), default=0.0) for some in flows)
+        return float(f"{worst * (1 + 1e-6 * crossed):.9g}")
 
     given = list(range(len(tasks)))
     choices = [given, near_order(heads, topology)]
