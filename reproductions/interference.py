@@ -88,7 +88,8 @@ def transfer(cores: tuple[int, int], seconds: float) -> float:
 
 def beside(work: Callable[..., None] | None, cores: list[int], *, sends: bool, seconds: float) -> tuple[float, float]:
     """The rate of the transfer, and of the work of all other processes together."""
-    stop, done = multiprocessing.Event(), multiprocessing.Queue()
+    stop = multiprocessing.Event()
+    done: Any = multiprocessing.Queue()
     others = [multiprocessing.Process(target=work, args=(core, stop, done)) for core in cores[2:]] if work else []
     for process in others:
         process.start()

@@ -378,13 +378,8 @@ def _refuse_file(file: JobFile) -> None:
     )
 
 
-TWO_NODES = ("node-1", "node-2")
-"""Nodes for a network that names none, to see whether it can be read."""
-
-
 def check_settings(settings: ClusterSettings) -> None:
     """Raise a `RotaError` for settings that name something unknown, can't be parsed or don't fit the driver."""
-    from rota.files.network.network_file import network_from_document
     from rota.placement import on_network, style
     from rota.policies import find_policy
     from rota.tenancy import allocator, refuse_unknown
@@ -396,8 +391,7 @@ def check_settings(settings: ClusterSettings) -> None:
     options = declared.live_options(asked)
     placement = on_network(settings.placement or declared.placement_with(options), settings.network_spec())
     declared.build(options, allocator("none", style(placement)))
-    if settings.network is not None:
-        network_from_document(settings.network, Path("network"), TWO_NODES)
+    settings.check_network()
     if settings.tenancy == "cells" and settings.hived is None:
         raise RotaError("tenancy is 'cells', but there are no cells; give a HiveD file under `hived`")
     settings.promises()

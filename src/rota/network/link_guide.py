@@ -15,12 +15,12 @@ from rota.core.model.placement import Placement, Slot, device_indexes
 from rota.network.cassini import JobCircle, joining_shift
 from rota.network.collectives import CollectiveKind
 from rota.network.demand import demand_of
-from rota.network.load import phased_job
 from rota.network.model import LinkMechanism, NetworkModel
 from rota.network.phases import PhasedJob
 from rota.network.rank_order import task_order
 from rota.network.routing import Path, Router, mixed
 from rota.network.traffic import SERVERS, RankPlace, traffic_on
+from rota.network.turns import phased_job
 
 NodeAt = Callable[[int], Node]
 
