@@ -385,7 +385,7 @@ def _refuse_file(file: JobFile) -> None:
 
 def check_settings(settings: ClusterSettings) -> None:
     """Raise a `RotaError` for settings that name something unknown, can't be parsed or don't fit the driver."""
-    from rota.placement import style
+    from rota.placement import on_network, style
     from rota.policies import find_policy
     from rota.tenancy import allocator, refuse_unknown
 
@@ -394,7 +394,9 @@ def check_settings(settings: ClusterSettings) -> None:
     declared.refuse_driver(asked, KubernetesDriver.contract, live=True)
     declared.refuse_tenancy(settings.tenancy)
     options = declared.live_options(asked)
-    declared.build(options, allocator("none", style(settings.placement or declared.placement_with(options))))
+    placement = on_network(settings.placement or declared.placement_with(options), settings.network_spec())
+    declared.build(options, allocator("none", style(placement)))
+    settings.check_network()
     if settings.tenancy == "cells" and settings.hived is None:
         raise RotaError("tenancy is 'cells', but there are no cells; give a HiveD file under `hived`")
     settings.promises()

@@ -177,6 +177,7 @@ class UpFile(FileModel):
     protect: Literal["unsaved", "none"] = "unsaved"
     min_run: Seconds = 60.0
     placement: Text | None = None
+    network: Text | None = None
     tenancy: Text = "none"
     tenants: Tenants | None = None
     max_priority: PriorityCaps | None = None

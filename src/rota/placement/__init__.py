@@ -19,7 +19,7 @@ from rota.placement.search import find
 from rota.placement.skew import is_skewed
 from rota.plugins import Plugin, find_plugin, names_of
 
-__all__ = ["ATTEMPTS", "ATTEMPT_S", "SUMMARIES", "NodeChoice", "Style", "style"]
+__all__ = ["ATTEMPTS", "ATTEMPT_S", "SUMMARIES", "NodeChoice", "Style", "on_network", "style"]
 
 _ANYWHERE = Locality()
 
@@ -119,6 +119,11 @@ _PATTERNS = {
 }
 
 
+def on_network(spec: str, network: str | None) -> str:
+    """A placement by name; `links` without a file goes by the network of the run."""
+    return f"links:{network}" if spec == "links" and network is not None else spec
+
+
 def style(spec: str) -> Style:
     """The style for `NAME`, `consolidate:relax_after=SECONDS`, `attempts:every=SECONDS`, `liquid:h=DISTANCES`,
     `links:FILE`, a name that another package adds, or `FILE.py:FUNCTION`."""
@@ -133,7 +138,7 @@ def style(spec: str) -> Style:
         return Style(name=name, pattern=Pattern.FEWEST_NODES, locality_by_default=Locality(hard=True), by_skew=True)
     if name == "links":
         if not options:
-            raise RotaError("placement 'links' needs the network file; write links:FILE")
+            raise RotaError("placement 'links' needs the network file; write links:FILE, or give the run a network")
         return Style(name=spec, pattern=Pattern.FEWEST_NODES, network=options)
     if name == "liquid":
         return Style(name=spec, pattern=Pattern.FEWEST_NODES, weighting=_distances(options))

@@ -109,7 +109,11 @@ def boot_on_pods(
     nodes = driver.node_cache.nodes
     cluster = cluster_of(nodes, settings)
     scheduling = Scheduling(
-        cluster=cluster, policy=settings.policy, placement=settings.placement, tenancy=settings.tenancy
+        cluster=cluster,
+        policy=settings.policy,
+        placement=settings.placement,
+        tenancy=settings.tenancy,
+        network=settings.network_spec(),
     )
     recall = PolicyMemory(records, declared.name)
     found = _undisputed(driver, cluster)
