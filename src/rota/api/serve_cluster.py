@@ -252,8 +252,7 @@ class _ReplicaRun:
         foresee = _foreseeing(requests, source, provisioner)
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
-        health = ClusterHealth(control, api, driver.node_cache)
-        passed_on.weigh = health.weigh
+        health = ClusterHealth(control, api, driver.node_cache, passed_on)
         app = self._application(control, requests, scheduling, foresight, source, health)
         token = self._options.extender_token
         self._switch.now = with_extender(app, Extender(driver), token) if self._options.extends else app
@@ -348,8 +347,7 @@ class _ReplicaRun:
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
 
     def _counters(self) -> dict[str, tuple[str, int]]:
-        about = "Claims that differed from the API server's pods and were repaired."
-        return {"rota_kubernetes_repairs": (about, self._repair_count.repairs)}
+        return {"rota_kubernetes_repairs": ("Claims that differed from pods, repaired.", self._repair_count.repairs)}
 
 
 def _cause(error: BaseException) -> BaseException:

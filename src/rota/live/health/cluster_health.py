@@ -18,6 +18,7 @@ from rota.health.causes import Blame, diagnose
 from rota.health.node_state import NodeHealthState
 from rota.live.health.node_marks import NodeMarks
 from rota.live.loop.control import Control
+from rota.live.loop.kubernetes_loop import KubernetesLoop
 
 REMEMBERED_RUNS = 400
 
@@ -25,12 +26,13 @@ REMEMBERED_RUNS = 400
 class ClusterHealth:
     """Weighs the ends of all runs, and has nodes marked."""
 
-    def __init__(self, control: Control, api: Api, cache: NodeCache) -> None:
+    def __init__(self, control: Control, api: Api, cache: NodeCache, loop: KubernetesLoop) -> None:
         self._control = control
         self._cache = cache
         self._runs: deque[RunEnd] = deque(maxlen=REMEMBERED_RUNS)
         self._owners: dict[str, str] = {}
         self.marks = NodeMarks(api, cache.is_suspect, self._forget)
+        loop.weigh = self.weigh
         self.verdicts: dict[str, int] = {}
         """How often each cause was found since the start."""
 
