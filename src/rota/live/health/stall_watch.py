@@ -54,6 +54,7 @@ class StallWatch:
         running = [live for live in list(self._control.state.jobs.values()) if live.state is JobState.RUNNING]
         tasks = {live.job.id: sum(slot.tasks for slot in live.held or ()) for live in running}
         found = await asyncio.to_thread(lambda: {name: self._steps(name, count) for name, count in tasks.items()})
+        running = [live for live in running if live.job.id in self._control.kept]  # some have ended meanwhile
         keys = {(live.job.id, self._control.kept[live.job.id].attempt) for live in running}
         for gone in [key for key in self._progress if key not in keys]:
             del self._progress[gone]

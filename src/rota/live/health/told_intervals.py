@@ -29,8 +29,8 @@ class ToldIntervals:
         running = [live for live in list(self._control.state.jobs.values()) if live.state is JobState.RUNNING]
         known, self._mttf_s = self._mttf_s, {}
         for live in running:
-            record = self._control.kept[live.job.id]
-            if record.file.checkpoint is None:
+            record = self._control.kept.get(live.job.id)
+            if record is None or record.file.checkpoint is None:
                 continue
             nodes = len({slot.node for slot in live.held or ()})
             key, mttf_s = (live.job.id, record.attempt), self._rate.mttf_s(nodes)
