@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ class Elements(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mkdocs = pytest.importorskip("mkdocs", reason="MkDocs is not installed: pip install 'rota[docs]'")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
@@ -52,7 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     config = load_config(config_file=str(ROOT / "mkdocs.yml"), site_dir=str(folder))
     config.plugins.on_startup(command="build", dirty=False)
     build(config)  # warnings end it: the configuration is strict
-    yield folder
+    return folder
 
 
 def _pages(folder: Path) -> list[Path]:
