@@ -42,6 +42,7 @@ class NoForecast(Enum):
     NEVER_STARTS = "it is not expected to start within a month, as things are"
     NEVER_ENDS = "it is not expected to end within a month, as things are"
     UNKNOWN = "not enough is known: neither estimates nor past runs tell how long the jobs ahead run"
+    COMPUTING = "it is still being computed; ask again in a few seconds"
     NO_TIME = "there are too many jobs ahead to run forward in time"
 
 
