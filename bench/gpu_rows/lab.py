@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 Json = dict[str, Any]
 PASSED = ("PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "PATH")
 """Variables that trainings need and a manager does not pass on by itself."""
+PAUSE_S = 0.25
+"""Points further apart than this have a pause between them; a slice takes 0.3 s."""
 
 
 class Lab:
@@ -104,3 +107,18 @@ def together(one: Path, other: Path, *, warm_s: float = 0.5) -> tuple[float, flo
         return 0.0, 0.0
     from_s, until_s = max(first[0][0], second[0][0]) + warm_s, min(first[-1][0], second[-1][0]) - 0.2
     return rate_of(first, from_s, until_s), rate_of(second, from_s, until_s)
+
+
+def over_whole_turns(one: Path, other: Path, *, warm_s: float) -> tuple[float, float]:
+    """The rates of two time-sliced scripts, from one pause of the first to another, so that all cycles are whole."""
+    first, second = points_of(one), points_of(other)
+    from_s = max((points[0][0] for points in (first, second) if points), default=0.0) + warm_s
+    until_s = min((points[-1][0] for points in (first, second) if points), default=0.0)
+    pauses = [
+        point for point, after in pairwise(first) if after[0] - point[0] > PAUSE_S and from_s <= point[0] <= until_s
+    ]
+    if len(pauses) < 2:
+        return together(one, other, warm_s=warm_s)
+    (begun_s, begun), (ended_s, ended) = pauses[0], pauses[-1]
+    steps = [max((done for at_s, done in second if at_s <= moment), default=0) for moment in (begun_s, ended_s)]
+    return (ended - begun) / (ended_s - begun_s), (steps[1] - steps[0]) / (ended_s - begun_s)

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from gpu_rows.lab import Lab, points_of, rate_of, together
+from gpu_rows.lab import Lab, over_whole_turns, points_of, rate_of, together
 from gpu_rows.scripts import WORK
 from gpu_rows.table import said
 from managers import eventually
@@ -74,7 +74,8 @@ def shares(lab: Lab, how: str) -> None:
         ]
         for job in jobs:
             lab.manager.wait(job, within_s=90.0)
-        small, large = (rate / alone for rate in together(*paths, warm_s=WARM_S))
+        rates = over_whole_turns if how == "turns" else together
+        small, large = (rate / alone for rate in rates(*paths, warm_s=WARM_S))
         error = max(abs(small - part), abs(large - (1 - part)))
         wanted = "within 0.02" if how == "turns" else "as measured: threads are not time"
         holds = error <= 0.02 if how == "turns" else small + large > 0.8
