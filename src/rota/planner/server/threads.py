@@ -19,6 +19,8 @@ from rota.planner.options import DEFAULTS, PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective, PlanStage, ReportProgress
 
 _PREFIX = f"{CPU}@"
+_LOOKAHEAD = 64
+"""Ready operators that may be left waiting before no other is looked at for the free cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ def co_run(graph: OperatorGraph, tables: list[dict[int, float]], cores: int, cap
     threads, order, free, now_ms = [0] * len(graph), [], cores, 0.0
     while ready or running:
         kept = []
-        while ready and free:
+        while ready and free and len(kept) < _LOOKAHEAD:
             rank, number = heapq.heappop(ready)
             count = _threads_now(tables[number], best[number], free, running, now_ms)
             if count is None:
@@ -148,5 +150,5 @@ def _threads_now(
     count = min(fitting, key=lambda each: (table[each], each))
     if count == best or not running:
         return count
-    next_end_ms = min(running)[0]
+    next_end_ms = running[0][0]
     return count if now_ms + table[count] <= next_end_ms + table[best] else None

@@ -73,12 +73,16 @@ def plan_report(problem: PlanningProblem, plan: PlacementPlan, settings: StepSet
     is_replicated = any(len(stage.devices) > 1 for stage in plan.stages)
     latency_ms = None if is_replicated else placement_latency_ms(problem, plan.stages, plan.order)
     stages = plan.stages if is_replicated else _in_order(problem, plan.stages)
-    if stages is None:
-        if settings.is_special:
-            raise RotaError(
-                f"the plan of {plan.planner} is no pipeline: its stages need each other's outputs; --schedule,"
-                " --chunks, --recompute and --swap are for pipelines"
-            )
+    if settings.is_special and (stages is None or plan.timeline is not None):
+        why = "it swaps by tasks" if plan.timeline is not None else "its stages need each other's outputs"
+        raise RotaError(
+            f"the plan of {plan.planner} is no pipeline: {why}; --schedule, --chunks, --recompute and --swap are for"
+            " pipelines"
+        )
+    if plan.timeline is not None:
+        timeline = plan.timeline
+        step_ms = timeline.step_ms
+    elif stages is None:
         timeline = simulate_placement(problem, plan.device_of(), plan.order)
         step_ms = settings.micro_batches * timeline.step_ms
     else:
