@@ -1,6 +1,6 @@
 """A transformer split over CPU processes by three plans: predicted step times against measured ones.
 
-Three plans are run: `max-load`, the slowest cut, and the one in the middle between the two. One process per stage runs
+Three plans are run: `max-load`, the slowest cut, and the one that differs most from both. One process per stage runs
 real forward and backward passes over gloo in the 1F1B order, with receives posted ahead. Each process is pinned: to
 cores of its own, or, where there are fewer cores than processes, to one core that it shares with others.
 The run goes in rounds, and each round profiles first: stages of one and four layers, in the same processes, on the same
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -184,16 +185,15 @@ def even_cuts(count: int, times: PassTimes) -> tuple[int, ...]:
 
 
 def three_plans(count: int, times: PassTimes) -> dict[str, tuple[int, ...]]:
-    """Return `max-load`'s plan, the cut that is predicted to be slowest, and the one in the middle."""
+    """Return `max-load`'s plan, the cut that is predicted to be slowest, and the one that differs most from both."""
     even = even_cuts(count, times)
     steps_ms = {
         (0, *inner, LAYERS): predicted((0, *inner, LAYERS), times)
         for inner in itertools.combinations(range(1, LAYERS), count - 1)
     }
     slowest = max(steps_ms, key=lambda cuts: (steps_ms[cuts], cuts))
-    middle_ms = (predicted(even, times) + steps_ms[slowest]) / 2
-    middle = min(steps_ms, key=lambda cuts: (abs(steps_ms[cuts] - middle_ms), cuts))
-    return {"max-load": even, "middle": middle, "slowest": slowest}
+    apart = {cuts: min(abs(math.log(ms / steps_ms[each])) for each in (even, slowest)) for cuts, ms in steps_ms.items()}
+    return {"max-load": even, "other": max(apart, key=lambda cuts: (round(apart[cuts], 9), cuts)), "slowest": slowest}
 
 
 def compared(count: int) -> dict[str, Any]:
