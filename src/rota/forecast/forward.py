@@ -38,6 +38,10 @@ class RunResult:
     end_s: float
     ahead: tuple[JobId, ...]
     """Waiting jobs that were started before it, in order."""
+    starts_before: int = 0
+    """Starts of any jobs before it, those of later arrivals and after preemptions included."""
+    stopped_s: float = 0.0
+    """How long it did not run between its start and its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +87,14 @@ class _ForwardRun:
         self._until_s = state.now_s + future.horizon_s
         self._waiting = {live.job.id for live in state.jobs.values() if live.state is JobState.WAITING}
         self._ahead: list[JobId] = []
+        self._starts_before = 0
         self._start_s = math.inf
 
     def run(self, asked: Submission | None, give_up_at_s: float) -> RunResult:
         engine, world = self._engine, self._world
         now_s = engine.state.now_s
+        before = engine.state.jobs.get(self._job_id)
+        ran_s = 0.0 if before is None else before.run_s(now_s)
         happened: list[Event] = []
         if asked is not None:
             world.expect(asked)
@@ -106,8 +113,14 @@ class _ForwardRun:
             if moments % CHECK_EVERY == 0 and time.monotonic() > give_up_at_s:
                 raise OutOfTime
         live = engine.state.jobs[self._job_id]
+        end_s = math.inf if live.ended_s is None else live.ended_s
+        from_s = self._start_s if math.isfinite(self._start_s) else now_s
         return RunResult(
-            start_s=self._start_s, end_s=math.inf if live.ended_s is None else live.ended_s, ahead=tuple(self._ahead)
+            start_s=self._start_s,
+            end_s=end_s,
+            ahead=tuple(self._ahead),
+            starts_before=self._starts_before,
+            stopped_s=max(end_s - from_s - (live.ran_s - ran_s), 0.0),
         )
 
     def _is_over(self) -> bool:
@@ -131,6 +144,7 @@ class _ForwardRun:
             if isinstance(each, Start | Resume) and each.job_id == self._job_id:
                 self._start_s = now_s
                 return
+            self._starts_before += isinstance(each, Start | Resume)
             if isinstance(each, Start) and each.job_id in self._waiting:
                 self._waiting.discard(each.job_id)
                 self._ahead.append(each.job_id)

@@ -58,6 +58,9 @@ class Basis:
     """Ended jobs from which run times were learned."""
     arrivals_per_hour: float = 0.0
     """Later submissions that are part of the runs."""
+    sampled: int = 0
+    waiting: int = 0
+    """How many of how many waiting jobs were run forward, where not all were."""
 
     @property
     def known(self) -> bool:
@@ -77,7 +80,8 @@ class Basis:
         ]
         jobs = f"run times of {', '.join(parts)}; " if parts else ""
         later = f", {self.arrivals_per_hour:.3g} later arrivals per hour" if self.arrivals_per_hour else ""
-        return f"{jobs}{self.runs} forward run{'s' * (self.runs != 1)}{later}"
+        sample = f" with {self.sampled} for {self.waiting} waiting jobs" if self.sampled else ""
+        return f"{jobs}{self.runs} forward run{'s' * (self.runs != 1)}{sample}{later}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

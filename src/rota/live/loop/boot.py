@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,15 +72,25 @@ class Restored:
         return Engine(self.state, policy, alloc, journal=journal)
 
 
-def restored(records: Records, scheduling: Scheduling) -> Restored:
-    """Return the state in the records; raise a `RotaError` if it does not fit the scheduling."""
+RowChoice = Callable[[Sequence[Any]], Sequence[Any]]
+"""Returns which of the rows of unfinished jobs are restored, with those that they depend on."""
+
+
+def restored(records: Records, scheduling: Scheduling, choice: RowChoice | None = None) -> Restored:
+    """Return the state in the records; raise a `RotaError` if it does not fit the scheduling.
+
+    With a `choice`, which only copies of a state may have, some jobs are left out.
+    """
     declared, _ = find_policy(scheduling.policy)
     given = scheduling.cluster
     known = None if scheduling.has_fixed_nodes else kept_from(records.setting(CLUSTER_KEY))
     allocator(scheduling.tenancy, style("any"), given)
     current, removed = (given, ()) if known is None else (known.current, known.removed)
     recall = PolicyMemory(records, declared.name)
-    state, kept = _restore(records, recall, current, removed, in_rounds=declared.plans_in_rounds)
+    rows: Sequence[Any] = records.live_jobs()
+    if choice is not None:
+        rows = choice(rows)
+    state, kept = _restore(records, recall, current, removed, rows, in_rounds=declared.plans_in_rounds)
     present = ClusterConfig(given, current, scheduling.tenancy, has_fixed_nodes=scheduling.has_fixed_nodes)
     is_as_given = known is None or known.given != as_json(given)
     first = LoopEntry([], cluster=given if is_as_given else current)
@@ -182,9 +192,14 @@ def _demote(state: State, alloc: Allocator) -> None:
 
 
 def _restore(
-    records: Records, recall: PolicyMemory, cluster: Cluster, removed: tuple[NodeId, ...], *, in_rounds: bool
+    records: Records,
+    recall: PolicyMemory,
+    cluster: Cluster,
+    removed: tuple[NodeId, ...],
+    rows: Sequence[Any],
+    *,
+    in_rounds: bool,
 ) -> tuple[State, dict[JobId, Record]]:
-    rows = records.live_jobs()
     now_s = clock.now_s()
     kept: dict[JobId, Record] = {}
     pairs = []
