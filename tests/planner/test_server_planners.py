@@ -85,7 +85,7 @@ def test_evaluator_judges_swapping_by_its_own_step() -> None:
     assert plan.stages[0].load_ms == pytest.approx(plan.value_ms / 4)
     assert 0 < report.peak_bytes <= 450
     assert report.timeline.memory[problem.devices.devices[0].name][-1][1] >= 0
-    with pytest.raises(RotaError, match="swaps by tasks; --schedule"):
+    with pytest.raises(RotaError, match="order of its own; --schedule"):
         plan_report(problem, plan, StepSettings(micro_batches=4, recompute=True))
 
 

@@ -64,7 +64,7 @@ class PlacementPlan:
     order: tuple[int, ...] = ()
     """Operators in the order in which devices should take them; empty: as they become ready."""
     timeline: StepTimeline | None = None
-    """The simulated step, where more than stages and operators determines it, as for swapping."""
+    """The simulated step, where more than stages and operators determines it: swaps, operators that run at once."""
 
     def device_of(self) -> dict[int, str]:
         """The (first) device of each operator."""

@@ -185,16 +185,7 @@ def _simulated(
         if came or left:
             # Copies of the next task run while the one before the last computes: two buffers.
             waits = [each for each in (previous - 1 if previous else None, last_copy) if each is not None and each >= 0]
-            made.append(
-                SimTask(
-                    name=f"copies for {task.name}",
-                    resource=f"{device} host link",
-                    duration_ms=max(came, left) / bytes_per_ms,
-                    after=waits,
-                    kind="swap",
-                    rank=float(number),
-                )
-            )
+            made.append(_copies(task, number, device, max(came, left) / bytes_per_ms, waits))
             last_copy = len(made) - 1
             after.append(last_copy)
         kind = "forward" if task.name[0] == "F" else "backward"
@@ -219,6 +210,17 @@ def _simulated(
         in_bytes=in_bytes,
         out_bytes=out_bytes,
         timeline=timeline,
+    )
+
+
+def _copies(task: _Task, number: int, device: str, time_ms: float, waits: list[int]) -> SimTask:
+    return SimTask(
+        name=f"copies for {task.name}",
+        resource=f"{device} host link",
+        duration_ms=time_ms,
+        after=waits,
+        kind="swap",
+        rank=float(number),
     )
 
 

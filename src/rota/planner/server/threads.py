@@ -17,6 +17,7 @@ from rota.planner.description.operators import CPU, GraphOperator, OperatorGraph
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.options import DEFAULTS, PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective, PlanStage, ReportProgress
+from rota.planner.simulate.tasks import side_by_side
 
 _PREFIX = f"{CPU}@"
 _LOOKAHEAD = 64
@@ -29,6 +30,8 @@ class ThreadPlan:
 
     threads: tuple[int, ...]
     order: tuple[int, ...]
+    start_ms: tuple[float, ...]
+    end_ms: tuple[float, ...]
     step_ms: float
 
 
@@ -61,6 +64,11 @@ def plan_threads(
             f"threads: {', '.join(f'{graph.operators[n].name} {best.threads[n]}' for n in best.order[:20])}",
         ),
         order=best.order,
+        timeline=side_by_side(
+            device,
+            stage.memory_bytes,
+            [(graph.operators[n].name, best.start_ms[n], best.end_ms[n]) for n in best.order],
+        ),
     )
 
 
@@ -118,6 +126,7 @@ def co_run(graph: OperatorGraph, tables: list[dict[int, float]], cores: int, cap
     heapq.heapify(ready)
     running: list[tuple[float, int]] = []
     threads, order, free, now_ms = [0] * len(graph), [], cores, 0.0
+    start_ms, end_ms = [0.0] * len(graph), [0.0] * len(graph)
     while ready or running:
         kept = []
         while ready and free and len(kept) < _LOOKAHEAD:
@@ -128,7 +137,8 @@ def co_run(graph: OperatorGraph, tables: list[dict[int, float]], cores: int, cap
                 continue
             threads[number], free = count, free - count
             order.append(number)
-            heapq.heappush(running, (now_ms + tables[number][count], number))
+            start_ms[number], end_ms[number] = now_ms, now_ms + tables[number][count]
+            heapq.heappush(running, (end_ms[number], number))
         for entry in kept:
             heapq.heappush(ready, entry)
         now_ms, number = heapq.heappop(running)
@@ -137,7 +147,9 @@ def co_run(graph: OperatorGraph, tables: list[dict[int, float]], cores: int, cap
             waiting[reader] -= 1
             if not waiting[reader]:
                 heapq.heappush(ready, (-way_ms[reader], reader))
-    return ThreadPlan(threads=tuple(threads), order=tuple(order), step_ms=now_ms)
+    return ThreadPlan(
+        threads=tuple(threads), order=tuple(order), start_ms=tuple(start_ms), end_ms=tuple(end_ms), step_ms=now_ms
+    )
 
 
 def _threads_now(

@@ -70,6 +70,19 @@ class StepTimeline:
         return max(0.0, 1.0 - busy_ms / (len(devices) * self.step_ms))
 
 
+def side_by_side(device: str, memory_bytes: int, spans: Sequence[tuple[str, float, float]]) -> StepTimeline:
+    """The step of operators (name, start, end) that one device runs at once, as its planner's rules say."""
+    return StepTimeline(
+        spans=tuple(
+            TaskSpan(name=name, resource=device, kind="compute", stage=0, start_ms=start_ms, end_ms=end_ms)
+            for name, start_ms, end_ms in spans
+        ),
+        step_ms=max((end_ms for _, _, end_ms in spans), default=0.0),
+        peak_bytes={device: memory_bytes},
+        memory={device: ((0.0, memory_bytes),)},
+    )
+
+
 COMPUTE_KINDS = frozenset({"compute", "forward", "backward", "recompute"})
 _CORE_KINDS = COMPUTE_KINDS | {"transfer"}
 
