@@ -15,6 +15,8 @@ from rota.core.model.job import JobId, JobState
 from rota.drivers.simulator.adopt import Targets, adopt
 from rota.drivers.simulator.run import ENDLESS, MomentClock
 from rota.drivers.simulator.world import World
+from rota.network.load import NetworkLoad
+from rota.network.model import NetworkModel
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Submission
 
@@ -56,6 +58,8 @@ class AssumedFuture:
     horizon_s: float = HORIZON_S
     rerate: bool = False
     """Whether running jobs go on at the assumed speeds, and not at those recorded."""
+    network: NetworkModel | None = None
+    """The links that jobs wait for; None: none."""
 
 
 def run_forward(
@@ -78,7 +82,8 @@ class _ForwardRun:
         state = engine.state
         cluster = Cluster(nodes=tuple(account.node for account in state.inventory.nodes))
         self._engine = engine
-        self._world = World(cluster, future.speed, future.costs, overlaps=engine.overlaps)
+        links = None if future.network is None else NetworkLoad(future.network, cluster.nodes)
+        self._world = World(cluster, future.speed, future.costs, overlaps=engine.overlaps, network=links)
         self._outstanding = adopt(
             self._world, state, future.targets, future.costs.checkpoint_interval_s, rerate=future.rerate
         )

@@ -22,6 +22,7 @@ from rota.forecast.durations import KnownFrom, RunTimes
 from rota.forecast.forward import HORIZON_S, AssumedFuture, OutOfTime, RunResult, run_forward
 from rota.forecast.queue_sample import QueueSample
 from rota.forecast.value import Basis, Forecast, NoForecast, time_range
+from rota.network.model import NetworkModel
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Outcome, Submission
 
@@ -46,6 +47,8 @@ class Assumptions:
     """Whether running jobs go on at these speeds: the drivers of real machines record none."""
     startup_s: float = 0.0
     """Time from the order to start a job until it is reported as started."""
+    network: NetworkModel | None = None
+    """The links that jobs wait for; None: none."""
     command_of: Callable[[Job], str] = no_command
     sample: QueueSample = field(default_factory=QueueSample)
     """Which of many waiting jobs stand for all."""
@@ -153,6 +156,7 @@ def _future(number: int, state: State, assumed: Assumptions, most: int) -> Assum
         speed=assumed.speed,
         horizon_s=HORIZON_S,
         rerate=assumed.rerate,
+        network=assumed.network,
     )
 
 

@@ -27,7 +27,7 @@ from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.mechanisms.declare import Knowledge
 from rota.perf.speed.model import Costs
-from rota.placement import style
+from rota.placement import on_network, style
 from rota.policies import find_policy
 from rota.scenario import Scenario
 from rota.store import clock
@@ -47,6 +47,8 @@ class Scheduling:
     tenancy: str = "none"
     has_fixed_nodes: bool = False
     """Whether the nodes are this machine's own and not read from a file."""
+    network: str | None = None
+    """The network between the nodes, as scenarios name it; forecasts have jobs wait for its links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class Restored:
     in_rounds: bool
     build: Callable[[], tuple[Policy, Allocator]]
     """Builds a policy and its allocator, with separate accounts where the allocator keeps any."""
+    network: str | None = None
 
     def engine(self, journal: Journal | None = None) -> Engine:
         """Return an engine in this state."""
@@ -106,7 +109,7 @@ def as_scheduled(
     declared, asked = find_policy(scheduling.policy)
     options = declared.live_options(asked)
     declared.refuse_tenancy(scheduling.tenancy)
-    placement = scheduling.placement or declared.placement_with(options)
+    placement = on_network(scheduling.placement or declared.placement_with(options), scheduling.network)
 
     def build() -> tuple[Policy, Allocator]:
         cluster = present.whole(state)
@@ -126,6 +129,7 @@ def as_scheduled(
         placement=placement,
         in_rounds=declared.plans_in_rounds,
         build=build,
+        network=scheduling.network,
     )
 
 
@@ -147,7 +151,7 @@ def begin(
     """Return the loop, ready to run from a state, with which a new journal segment begins."""
     recorder = StepRecorder()
     engine = was.engine(recorder)
-    header = header_of(engine, was.present, was.policy, was.placement, scheduling.tenancy, about)
+    header = header_of(engine, was.present, was.policy, was.placement, scheduling, about)
     first_step = records.begin_segment(header)
     control = Control(
         engine,
@@ -164,7 +168,7 @@ def begin(
 
 
 def header_of(
-    engine: Engine, present: ClusterConfig, policy: str, placement: str, tenancy: str, about: str
+    engine: Engine, present: ClusterConfig, policy: str, placement: str, scheduling: Scheduling, about: str
 ) -> dict[str, Any]:
     """Return the header of a journal segment that begins now."""
     return encode_header(
@@ -172,9 +176,10 @@ def header_of(
             scenario=Scenario(
                 policies=(policy,),
                 placement=placement,
-                tenancy=tenancy,
+                tenancy=scheduling.tenancy,
                 cluster=present.whole(engine.state),
                 costs=Costs(checkpoint_interval_s=math.inf),
+                network=scheduling.network,
             ),
             about=about,
             snapshot=snapshot.take(engine.state, engine.memory),

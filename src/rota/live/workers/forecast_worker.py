@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,10 @@ from typing import Any
 
 from rota.core.codec.values import decode_cluster, decode_event, decode_job, encode_cluster, encode_event
 from rota.core.engine.engine import Engine
+from rota.core.errors import RotaError
 from rota.core.messages.events import JobArrived
 from rota.core.model.job import Job, JobId
+from rota.files.network.network_file import network_from_spec
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.costs import CostLearner
 from rota.forecast.durations import RunTimes
@@ -33,9 +36,11 @@ from rota.live.workers.fair_turns import MANAGER
 from rota.live.workers.long_queue import LongQueue, QueuePace
 from rota.live.workers.node_demand import NodeDemand, node_demand
 from rota.live.workers.worker_process import Json, WorkerProcess, answer_all
+from rota.network.model import NetworkModel
 from rota.store.database import open_database
 from rota.store.records import Records
 
+log = logging.getLogger("rota.live")
 MOST_PAST = 2000
 """How many of the latest ended jobs forecasts learn from."""
 MOST_STEPS = 4000
@@ -56,6 +61,7 @@ class ForecastWorker:
             "placement": scheduling.placement,
             "tenancy": scheduling.tenancy,
             "has_fixed_nodes": scheduling.has_fixed_nodes,
+            "network": scheduling.network,
         }
         self._helper = WorkerProcess("rota.live.workers.forecast_worker")
 
@@ -95,6 +101,7 @@ class Forecaster:
         self._placements = PlacementLearner()
         self._pace = QueuePace()
         self._step = -1
+        self._networks: tuple[tuple[str, tuple[str, ...]], NetworkModel | None] | None = None
         self._commands: dict[JobId, tuple[str, str]] = {}
         """The job files of unfinished jobs, and their commands."""
 
@@ -173,7 +180,25 @@ class Forecaster:
             costs=costs.costs(in_rounds=was.in_rounds),
             startup_s=costs.startup_s or 0.0,
             command_of=self._command_of,
+            network=self._network(was),
         )
+
+    def _network(self, was: Restored) -> NetworkModel | None:
+        """Return the network between the present nodes; None without one that connects all of them."""
+        if was.network is None:
+            return None
+        names = tuple(str(account.node.id) for account in was.state.inventory.nodes)
+        if self._networks is None or self._networks[0] != (was.network, names):
+            found: NetworkModel | None = None
+            try:
+                found = network_from_spec(was.network, names)
+                found.topology.check_nodes(names, found.source)
+            except RotaError as error:
+                log.warning("forecasts do without the network", extra={"why": str(error)})
+                found = None
+                found = None
+            self._networks = ((was.network, names), found)
+        return self._networks[1]
 
     def _command_of(self, job: Job) -> str:
         return self._commands.get(job.id, ("", ""))[1]
@@ -209,6 +234,7 @@ def _scheduling(question: Json) -> Scheduling:
         placement=question["placement"],
         tenancy=question["tenancy"],
         has_fixed_nodes=question["has_fixed_nodes"],
+        network=question["network"],
     )
 
 
