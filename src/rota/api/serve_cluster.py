@@ -249,7 +249,14 @@ class _ReplicaRun:
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
         provisioner = Provisioner(api, driver.gang_index, settings.provisioning)
         foresee = _foreseeing(requests, source, provisioner)
-        reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
+        reporter = Reporter(
+            api,
+            driver.gang_index,
+            control.explain,
+            foresee,
+            steps=lambda: control.steps,
+            identity=self._options.identity,
+        )
         loop = asyncio.create_task(control.run(driver))
         app = self._application(control, requests, scheduling, foresight, source)
         extends, token = self._options.extends, self._options.extender_token

@@ -22,8 +22,9 @@ from typing import Any
 
 import yaml
 
+from drivers.kubernetes.devices.cases import class_object
 from e2e.kubernetes.bed import Bed, KubeError, binaries, free_port
-from e2e.kubernetes.random_pods import COPY, CopyOf, copy_of
+from e2e.kubernetes.random_pods import CLAIMS_SINCE, COPY, CopyOf, copy_of
 from e2e.kubernetes.replica import Replica
 from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
 
@@ -33,6 +34,12 @@ AT_ONCE = 40
 DECIDED_S = float(os.environ.get("ROTA_DECIDED_S", "30"))
 """How long Rota may take for all pods of a batch, and kube-scheduler for its copies."""
 PIN = "pin"
+CONTROLLERS = "persistentvolume-binder,resourceclaim-controller"
+MADE_FIRST = (
+    *("Namespace", "StorageClass", "PersistentVolume", "PersistentVolumeClaim"),
+    *("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"),
+)
+DROPPED = ("PersistentVolume", "StorageClass", "ResourceSlice")
 NOW = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
@@ -89,6 +96,8 @@ class Differential:
         options += [f"--authorization-kubeconfig={self._bed.kubeconfig('admin-token')}"]
         with (self._folder / "scheduler.log").open("ab") as log:
             self._stock = subprocess.Popen([str(program), *options], stdout=log, stderr=log)
+        if self._minor >= CLAIMS_SINCE:
+            self._admin.make(class_object())
         first = copy_of(0, "first", "none", self._minor).nodes[0]
         self._admin.make(first)
         self._rota.start()
@@ -122,7 +131,7 @@ class Differential:
     def _make(self, *copies: Any) -> None:
         cases: list[CopyOf] = [case for group in copies for case in group]
         self._each(self._admin.make, [each for case in cases for each in case.nodes])
-        for kind in ("Namespace", "StorageClass", "PersistentVolume", "PersistentVolumeClaim"):
+        for kind in MADE_FIRST:
             self._each(self._admin.make, [each for case in cases for each in case.others if each["kind"] == kind])
         self._each(self._taint, [each["metadata"]["name"] for case in cases for each in case.nodes])
         self._each(self._admin.make, [each for case in cases for each in case.there])
@@ -181,6 +190,8 @@ class Differential:
             where = f"/api/v1/namespaces/{case.mark}"
             for path in (f"{where}/pods", f"{where}/persistentvolumeclaims"):
                 self._admin.delete(path, NOW)
+            if any(each["kind"].startswith("ResourceClaim") for each in case.others):
+                self._admin.delete(f"/apis/resource.k8s.io/v1/namespaces/{case.mark}/resourceclaims", NOW)
 
         def drop(path: str) -> None:
             try:
@@ -197,7 +208,7 @@ class Differential:
                 f"{self._admin.path_of(each)}/{each['metadata']['name']}"
                 for case in cases
                 for each in case.others
-                if each["kind"] in ("PersistentVolume", "StorageClass")
+                if each["kind"] in DROPPED
             ],
         )
 
@@ -223,7 +234,7 @@ def differ(cases: int, seed: int = 0, at_once: int = AT_ONCE, say: Callable[[str
     """Run so many cases on a control plane of their own."""
     outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="rota-differ-", ignore_cleanup_errors=True) as folder:
-        bed = Bed(Path(folder) / "bed", controllers=True, only="persistentvolume-binder")
+        bed = Bed(Path(folder) / "bed", controllers=True, only=CONTROLLERS)
         (Path(folder) / "bed").mkdir()
         both = None
         try:

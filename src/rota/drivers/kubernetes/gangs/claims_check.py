@@ -26,7 +26,7 @@ log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 AGAIN_S = 3.0
 """How long a difference must last."""
-SHARE = 0.01
+SHARE = 0.004
 """Part of the time that may be spent on lists: with many pods the check comes less often."""
 
 
