@@ -273,11 +273,13 @@ class _ReplicaRun:
         try:
             await self._until_changed(parts)
         finally:
-            await driver.close()
-            loop.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await loop
-            await foresight.close()
+            loop.cancel()  # first: a step that came after the driver's end would find nobody to carry it out
+            try:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await loop
+            finally:
+                await driver.close()
+                await foresight.close()
 
     async def _until_changed(self, parts: Sequence[Coroutine[Any, Any, None]]) -> None:
         """Do all parts of the work at once, until the settings change; a part that fails ends the others."""

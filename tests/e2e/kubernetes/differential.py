@@ -1,8 +1,9 @@
 """Compares Rota's placements with kube-scheduler's filters on random clusters and pods.
 
 What Rota binds, kube-scheduler has to accept: it gets a copy of the same cluster and pods, each pod pinned to the node
-that Rota chose, and schedules them alone. Pods that Rota does not place are given to it without a pin; those that it
-places are counted as missed, which is no error: all pods of a gang start together or not at all.
+that Rota chose and each volume kept for the same claim, and schedules them alone. Pods that Rota does not place are
+given to it without a pin; those that it places are counted as missed, which is no error: all pods of a gang start
+together or not at all.
 
     python -m e2e.kubernetes.differential --cases 2000
 """
@@ -117,6 +118,8 @@ class Differential:
         self._make(mine.values(), theirs.values())
         self._each(self._admin.make, [pod for case in mine.values() for pod in case.new])
         nodes = self._decided(mine)
+        for seed in seeds:
+            self._promise_volumes(mine[seed], theirs[seed])
         self._each(self._admin.make, [pod for seed in seeds for pod in twins(mine[seed], theirs[seed], nodes[seed])])
         accepted = self._accepted(theirs, {seed for seed in seeds if nodes[seed]})
         for seed in seeds:
@@ -127,6 +130,17 @@ class Differential:
             outcome.placed += bool(nodes[seed])
             outcome.waiting += not nodes[seed]
         self._clear([*mine.values(), *theirs.values()])
+
+    def _promise_volumes(self, mine: CopyOf, theirs: CopyOf) -> None:
+        """Keep each volume for the claim that Rota chose it for: one by one, other choices can lead nowhere."""
+        if not any(each["kind"] == "PersistentVolumeClaim" for each in mine.others):
+            return
+        for claim in self._admin.items(f"/api/v1/namespaces/{mine.mark}/persistentvolumeclaims"):
+            name = claim["spec"].get("volumeName")
+            if name:
+                what = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim["metadata"]["name"]}
+                twin = f"/api/v1/persistentvolumes/{theirs.mark}{name.removeprefix(mine.mark)}"
+                self._admin.patch(twin, {"spec": {"claimRef": {**what, "namespace": theirs.mark}}})
 
     def _make(self, *copies: Any) -> None:
         cases: list[CopyOf] = [case for group in copies for case in group]
