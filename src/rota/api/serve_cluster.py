@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastapi.responses import JSONResponse
-
 from rota.api.app import make_app
 from rota.api.extender import with_extender
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
@@ -25,6 +23,7 @@ from rota.api.limits.http_server import HttpServer, http_config
 from rota.api.limits.values import most_connections, raise_descriptor_limit
 from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
+from rota.api.terms import TermSwitch
 from rota.api.wire import demand_out, forecast_out
 from rota.core.errors import RotaError
 from rota.core.model.job import JobId
@@ -122,24 +121,6 @@ def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
             listening.close()
 
 
-class _Switch:
-    """The application of the present term; before the first one, that of a standby replica."""
-
-    def __init__(self) -> None:
-        self.now: Asgi = _stand_by
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.now(scope, receive, send)
-
-
-async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] != "http":
-        return
-    is_probe = scope["path"] in ("/healthz", "/readyz")
-    body = {"state": "standing by"} if is_probe else {"error": "this replica stands by; ask the one that leads"}
-    await JSONResponse(body, status_code=200 if is_probe else 503)(scope, receive, send)
-
-
 class _ReplicaRun:
     """One replica: acquires leadership, serves terms, releases leadership."""
 
@@ -150,7 +131,7 @@ class _ReplicaRun:
         self._records = records
         self._parts = parts
         self._say = say
-        self._switch = _Switch()
+        self._switch = TermSwitch()
         self._repair_count = RepairCount()
         self._follower = SettingsFollower(options.given, check_settings)
         self._used: ClusterSettings | None = None
@@ -278,6 +259,7 @@ class _ReplicaRun:
                 with contextlib.suppress(asyncio.CancelledError):
                     await loop
             finally:
+                self._switch.end_term(control)
                 await driver.close()
                 await foresight.close()
 
