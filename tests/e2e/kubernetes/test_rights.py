@@ -247,4 +247,4 @@ def test_every_printed_right_is_used(
 
 def _is_forbidden(request: Json) -> bool:
     """Whether the printed rights did not suffice for a request."""
-    return request.get("responseStatus", {}).get("code") == 403
+    return bool(request.get("responseStatus", {}).get("code") == 403)
