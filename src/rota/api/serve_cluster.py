@@ -17,13 +17,13 @@ from typing import Any
 
 from rota.api.app import make_app
 from rota.api.extender import with_extender
+from rota.api.guard.term_switch import TermSwitch
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import HttpServer, http_config
 from rota.api.limits.values import most_connections, raise_descriptor_limit
 from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
-from rota.api.terms import TermSwitch
 from rota.api.wire import demand_out, forecast_out
 from rota.core.errors import RotaError
 from rota.core.model.job import JobId
@@ -230,14 +230,8 @@ class _ReplicaRun:
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
         provisioner = Provisioner(api, driver.gang_index, settings.provisioning)
         foresee = _foreseeing(requests, source, provisioner)
-        reporter = Reporter(
-            api,
-            driver.gang_index,
-            control.explain,
-            foresee,
-            steps=lambda: control.steps,
-            identity=self._options.identity,
-        )
+        steps, identity = (lambda: control.steps), self._options.identity
+        reporter = Reporter(api, driver.gang_index, control.explain, foresee, steps=steps, identity=identity)
         loop = asyncio.create_task(control.run(driver))
         app = self._application(control, requests, scheduling, foresight, source)
         extends, token = self._options.extends, self._options.extender_token
@@ -254,14 +248,18 @@ class _ReplicaRun:
         try:
             await self._until_changed(parts)
         finally:
-            loop.cancel()  # first: a step that came after the driver's end would find nobody to carry it out
-            try:
-                with contextlib.suppress(asyncio.CancelledError):
-                    await loop
-            finally:
-                self._switch.end_term(control)
-                await driver.close()
-                await foresight.close()
+            await self._end_term(control, loop, driver)
+            await foresight.close()
+
+    async def _end_term(self, control: Control, loop: asyncio.Task[None], driver: KubernetesDriver) -> None:
+        """Stop the loop, then the driver: a step after the driver's end would find nobody to carry it out."""
+        loop.cancel()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await loop
+        finally:
+            self._switch.end_term(control)
+            await driver.close()
 
     async def _until_changed(self, parts: Sequence[Coroutine[Any, Any, None]]) -> None:
         """Do all parts of the work at once, until the settings change; a part that fails ends the others."""
