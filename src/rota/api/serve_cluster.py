@@ -252,7 +252,7 @@ class _ReplicaRun:
             await foresight.close()
 
     async def _end_term(self, control: Control, loop: asyncio.Task[None], driver: KubernetesDriver) -> None:
-        """Stop the loop, then the driver: a step after the driver's end would find nobody to carry it out."""
+        """Stop the loop, then the driver: a step after the driver's end could not be carried out."""
         loop.cancel()
         try:
             with contextlib.suppress(asyncio.CancelledError):

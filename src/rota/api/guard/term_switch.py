@@ -1,4 +1,4 @@
-"""Who answers requests of a replica on Kubernetes: the present term, nobody between two terms, or a standby replica."""
+"""What answers requests of a replica on Kubernetes: the present term, or a refusal between two terms and on standby."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TermSwitch:
         await self.now(scope, receive, send)
 
     def end_term(self, control: Control) -> None:
-        """Answer nobody by a loop that has ended: requests that still wait for it are told to ask again."""
+        """Serve no request by a loop that has ended: those that still wait for it are told to ask again."""
         self.now = _between_terms
         for entry in control.pending:
             if entry.done is not None and not entry.done.done():
