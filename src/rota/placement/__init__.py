@@ -65,7 +65,18 @@ class Style:
         return (job.roles, self.locality(job), self._pattern(job), job.exclusive, job.elastic)
 
     def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
-        """Devices for all tasks of a job, or None."""
+        """Devices for all tasks of a job, or None; one larger than a node gets proven nodes where they can hold it."""
+        if inventory.unproven and is_larger_than_a_node(inventory, job):
+            inventory.avoided = inventory.unproven
+            try:
+                placement = self._find(inventory, job, insist)
+            finally:
+                inventory.avoided = 0
+            if placement is not None:
+                return placement
+        return self._find(inventory, job, insist)
+
+    def _find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
         if self.ranking is not None:
             return find_ranked(inventory, job, self.ranking, insist)
         if self.network:
@@ -76,6 +87,11 @@ class Style:
 
     def _pattern(self, job: Job) -> Pattern:
         return Pattern.FIRST if self.by_skew and not is_skewed(job.model) else self.pattern
+
+
+def is_larger_than_a_node(inventory: Inventory, job: Job) -> bool:
+    """Whether no single node could hold a job, so that it depends on several."""
+    return job.gpus > max((len(pool.by_free) - 1 for pool in inventory.pools), default=0)
 
 
 SUMMARIES = {

@@ -90,6 +90,8 @@ class ClusterSettings(FileModel):
     """How long a gang may be partly bound."""
     lost_after: Annotated[Seconds, Field(ge=0)] = 30.0
     """How long a node may be NotReady before its jobs are given up."""
+    unhealthy_conditions: tuple[Name, ...] = ()
+    """Conditions of nodes that, if True, take a node out of use, beside those of common programs."""
     linger: Annotated[Seconds, Field(ge=0)] = 30.0
     """How long a job without pods is kept, because its controller may create new ones."""
     check_every: Annotated[Seconds, Field(gt=0)] = 60.0
