@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 import yaml
 
 from docs.pages import ROOT, fences
 from rota.cli.main import status
-from rota.live.health import machine_report
-from rota.live.health.machine_report import Standing
+from rota.cli.manager import machine_report
+from rota.cli.manager.machine_report import Standing
 
 KINDS = ("job", "cluster", "settings", "scenario", "network", "experiment")
 
@@ -25,11 +25,11 @@ def _schema(kind: str, capsys: pytest.CaptureFixture[str]) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_schemas_are_valid(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    jsonschema.Draft202012Validator.check_schema(_schema(kind, capsys))
+    assert jsonschema_rs.meta.is_valid(_schema(kind, capsys))
 
 
 def test_schema_takes_the_documented_job_files(capsys: pytest.CaptureFixture[str]) -> None:
-    validator = jsonschema.Draft202012Validator(_schema("job", capsys))
+    validator = jsonschema_rs.Draft202012Validator(_schema("job", capsys))
     page = ROOT / "docs/reference/job-file.md"
     lines = page.read_text(encoding="utf-8").splitlines()
     files = [yaml.safe_load("\n".join(lines[a:b])) for _, language, a, b in fences(lines) if language == "yaml"]
@@ -48,7 +48,7 @@ def test_schema_takes_the_documented_job_files(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_schema_takes_what_users_write(file: object, is_good: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    assert jsonschema.Draft202012Validator(_schema("job", capsys)).is_valid(file) is is_good
+    assert jsonschema_rs.Draft202012Validator(_schema("job", capsys)).is_valid(file) is is_good
 
 
 def test_all_schemas_are_written(tmp_path: Path) -> None:
