@@ -25,6 +25,7 @@ class Inventory:
         "domains",
         "fitting",
         "free",
+        "grown",
         "idle_free",
         "memory_total",
         "nodes",
@@ -45,6 +46,8 @@ class Inventory:
         """Wholly free devices on usable nodes."""
         self.idle_free = 0
         """Free devices on idle nodes; the other free ones are fragmented."""
+        self.grown = 0
+        """Nodes on which something became available since a policy set this to 0, as a bit set."""
         self.cpu_total = 0
         self.memory_total = 0
         """CPU thousandths and memory bytes of all nodes that count theirs."""
@@ -141,6 +144,7 @@ class Inventory:
         if exclusive and any(self.nodes[slot.node].users for slot in placement):
             return False
         taken: list[Slot] = []
+        grown = self.grown
         fits = True
         for slot in placement:
             account = self.nodes[slot.node]
@@ -153,6 +157,7 @@ class Inventory:
             taken.append(slot)
         for slot in reversed(taken):
             self._give_slot(slot, roles[slot.role])
+        self.grown = grown
         return fits
 
     def set_up(self, index: int, up: bool) -> None:
@@ -242,6 +247,7 @@ class Inventory:
 
     def _give_slot(self, slot: Slot, role: Role) -> None:
         account = self.nodes[slot.node]
+        self.grown |= 1 << slot.node
         if role.needs_host:
             account.cpu_milli += role.cpu_milli * slot.tasks
             account.memory_bytes += role.memory_bytes * slot.tasks
@@ -336,6 +342,7 @@ class Inventory:
         if usable and device in account.shares:
             entry = (account.shares[device][0], index, device)
             del pool.partial[bisect_left(pool.partial, entry)]
+            pool.partial_milli -= entry[0]
         mask = account.free_mask
         if milli == WHOLE:
             del account.shares[device]
@@ -345,6 +352,7 @@ class Inventory:
             mask &= ~(1 << device)
             if usable:
                 insort(pool.partial, (milli, index, device))
+                pool.partial_milli += milli
         if usable:
             self._shift(index, account, mask, account.users + users)
         else:
@@ -371,12 +379,14 @@ class Inventory:
         if not account.users:
             self.idle_free -= account.free
         pool.partial = [entry for entry in pool.partial if entry[1] != index]
+        pool.partial_milli = sum([entry[0] for entry in pool.partial])
 
     def _enlist(self, index: int) -> None:
         account = self.nodes[index]
         if not account.usable:
             return
         pool = self.pools[account.pool]
+        self.grown |= 1 << index
         pool.by_free[account.free] ^= 1 << index
         pool.free += account.free
         self.free += account.free
@@ -385,3 +395,4 @@ class Inventory:
             self.idle_free += account.free
         for device, (milli, _) in sorted(account.shares.items()):
             insort(pool.partial, (milli, index, device))
+            pool.partial_milli += milli

@@ -24,11 +24,14 @@ class Pool:
     by_free: list[int] = field(default_factory=lambda: [0])
     partial: list[tuple[int, int, int]] = field(default_factory=list)
     """Fractionally held devices, as (thousandths left, node, device), sorted."""
+    partial_milli: int = 0
+    """Thousandths left of all fractionally held devices."""
 
     def copy(self) -> Pool:
         """An independent pool with the same counts."""
         by_free, partial = list(self.by_free), list(self.partial)
-        return Pool(self.device_type, self.nodes, self.devices, self.usable, self.free, by_free, partial)
+        counts = (self.device_type, self.nodes, self.devices, self.usable, self.free)
+        return Pool(*counts, by_free, partial, self.partial_milli)
 
 
 @dataclass(slots=True)
