@@ -241,30 +241,21 @@ class _Walk:
     def _make_room(self, live: LiveJob, key: Key, missing: int) -> Placement | None:
         """Preempt jobs further down the order, the last first, until this one fits."""
         index, draft = self._index, self._draft
-        allocator, inventory = draft.allocator, draft.inventory
-        shortage = allocator.shortage
-        # Of several types, holders of others than the job can use would only get their devices back.
-        many_types = len(inventory.pools) > 1
-        behind = (
-            (other_key, other)
-            for other_key, other in index.holders.behind(key, draft.now_s)
-            if allocator.may_displace(live, other, draft.now_s)
-            and self._may_preempt(other)
-            and not (many_types and other.gpu_milli and not shortage.freed_by(other, live, inventory))
-        )
+        shortage = draft.allocator.shortage
+        behind = self._behind(live, key)
         victims: list[tuple[Key, LiveJob]] = []
         while missing > 0:
             victim = next(behind, None)
             if victim is None:
                 return None
             victims.append(victim)
-            missing -= shortage.freed_by(victim[1], live, inventory)
+            missing -= shortage.freed_by(victim[1], live, draft.inventory)
         trial = draft.trial()
         for _, yielding in victims:
             draft.release(yielding)
         answer: Placement | Reason | None = draft.offer(live)
         if answer is None or isinstance(answer, Reason):
-            most = None if allocator.ledger is None else 1
+            most = None if draft.allocator.ledger is None else 1
             answer = self._release_more(live, behind, victims, most)
             if answer is None:
                 draft.take_back(trial)
@@ -276,11 +267,23 @@ class _Walk:
         self._widen(live)
         return answer
 
-    def _may_preempt(self, other: LiveJob) -> bool:
-        """Whether a job may be preempted now; one that may be later ends the certainty of a refusal."""
-        may = self._draft.may_preempt(other)
-        self._spared |= not may
-        return may
+    def _behind(self, live: LiveJob, key: Key) -> Iterator[tuple[Key, LiveJob]]:
+        """Jobs further down the order that may be preempted for this one, the last first.
+
+        No generator expression: compiled, that would list all of them before the first is used.
+        """
+        draft = self._draft
+        allocator, inventory = draft.allocator, draft.inventory
+        # Of several types, holders of others than the job can use would only get their devices back.
+        many_types = len(inventory.pools) > 1
+        for entry in self._index.holders.behind(key, draft.now_s):
+            other = entry[1]
+            if not allocator.may_displace(live, other, draft.now_s):
+                continue
+            if not draft.may_preempt(other):
+                self._spared = True
+            elif not (many_types and other.gpu_milli and not allocator.shortage.freed_by(other, live, inventory)):
+                yield entry
 
     def _release_more(
         self, live: LiveJob, behind: Iterator[tuple[Key, LiveJob]], victims: list[tuple[Key, LiveJob]], most: int | None
