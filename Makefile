@@ -14,7 +14,7 @@ POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: health help setup compile pure demo demo-sim test test-fast test-long test-gpu chaos fuzz soak check format bench deploy reproductions truth truth-gpu release golden clean
+.PHONY: health help setup compile pure demo demo-sim test test-fast test-long test-gpu chaos fuzz soak check docs format bench deploy reproductions truth truth-gpu release golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -48,7 +48,7 @@ pure: $(INSTALLED) ## remove the compiled modules, so that edits take effect imm
 	@rm -f $(COMPILED)
 
 demo: setup ## a manager on emulated devices: a gang, an array, a job that is preempted and resumes
-	$(BIN)/rota demo --out $(DEMO)
+	$(BIN)/rota demo --short --out $(DEMO)
 	$(BIN)/rota sim --replay $(DEMO)/journal.jsonl
 	$(BIN)/rota sim --trace $(DEMO)/journal.jsonl --policy srtf
 
@@ -89,6 +89,10 @@ check: setup ## format, lint, types, imports, words, tests with warnings as erro
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/words.py
 	$(BIN)/python -m pytest $(WORKERS) -W error
+
+docs: setup ## build the documentation site into out/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "out/site/index.html"
 
 format: setup ## format the code and apply automatic fixes
 	$(BIN)/ruff format .

@@ -27,6 +27,7 @@ from rota.forecast.predict import Budget, Question, predict
 from rota.live.loop.boot import Scheduling, restored
 from rota.live.loop.record import Record, row_of
 from rota.live.workers.forecast_worker import Forecaster
+from rota.live.workers.long_queue import LongQueue
 from rota.store import clock
 from rota.store.database import open_database
 from rota.store.records import Records, WriteBatch
@@ -112,9 +113,10 @@ def main() -> None:
                 f"{name}: {time.perf_counter() - begun_s:.2f} s (processor {time.process_time() - cpu_s:.2f} s here), "
                 f"{found.basis.runs} runs, reason {found.reason}"
             )
-        was = restored(records, Scheduling(cluster=cluster, policy=options.policy, has_fixed_nodes=True))
+        queue = LongQueue([last])
+        was = restored(records, Scheduling(cluster=cluster, policy=options.policy, has_fixed_nodes=True), queue)
         engine = was.engine()
-        assumed = forecaster.assumptions(was)
+        assumed = forecaster.assumptions(was, queue)
 
         def copy() -> Engine:
             policy, alloc = was.build()

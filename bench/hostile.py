@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import multiprocessing
 import os
@@ -64,6 +65,14 @@ BODIES: dict[str, tuple[str, str, bytes | None]] = {
     "integers of 100,000 digits": ("POST", JOBS, b'{"run":"x","priority":' + b"9" * 100_000 + b"}"),
     "base 60": ("POST", JOBS, _body(_job(time_limit="190:20:30" * 1000))),
 }
+LONG_QUEUE = "dry runs before a long queue"
+BODIES[LONG_QUEUE] = BODIES["dry runs"]
+FIRST = {LONG_QUEUE: _body([_job(run="sleep 300", resources={"gpus": 1})] * 1000)}
+"""What each connection submits once before it repeats its request."""
+CANCELLED = "1,000 jobs submitted and cancelled"
+BODIES[CANCELLED] = ("POST", JOBS, _body([_job(name="all", resources={"gpus": 8})] * 1000))
+THEN = {CANCELLED: ("POST", f"{JOBS}/actions", _body({"action": "cancel", "name": "all"}))}
+"""What alternates with the request."""
 HALF = {
     "half-sent headers": b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Le",
     "half-sent bodies": b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
@@ -107,11 +116,15 @@ async def _send_bombs(url: str, token: str, until_s: float, sent: Any) -> None:
 
 def send(url: str, token: str, until_s: float, name: str, sent: Any) -> None:
     """Repeat a request on one connection."""
-    method, path, body = BODIES[name]
+    turns = itertools.cycle([BODIES[name], THEN.get(name, BODIES[name])])
     place = urlsplit(url)
     headers = {"Authorization": f"Bearer {token}"}
     connection = HTTPConnection(place.hostname or "", place.port, timeout=30)
+    if name in FIRST:
+        connection.request("POST", JOBS, body=FIRST[name], headers=headers)
+        connection.getresponse().read()
     while time.time() < until_s:
+        method, path, body = next(turns)
         try:
             connection.request(method, path, body=body, headers=headers)
             answer = connection.getresponse()

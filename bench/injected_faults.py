@@ -1,9 +1,10 @@
 """Faults injected into a live manager on emulated devices: right verdicts, healthy nodes left alone, what is lost.
 
-Three parts. Verdicts: 200 jobs end by faults, real ones (signals, full disks, missing modules, refused connections,
-killed supervisors) and outputs of device and network errors; nodes get faulty results of checks. A gang loses the
-processes of one node and goes on from its checkpoint elsewhere. Intervals: the time lost to failures with blind
-intervals and with Young's. `make health` runs all; `python bench/injected_faults.py verdicts gang --seed 2` some.
+Three parts. Verdicts of 200 faults: jobs that really fail (signals, full disks, missing modules, refused connections),
+outputs of failures in many forms, killed supervisors, ranks that hang or are slow, gangs that lose a node, nodes with
+faulty results of checks, Xids of a stand-in's GPUs. A gang loses a node and goes on from its checkpoint on a spare.
+Intervals: the time lost to failures with blind intervals and with Young's. `make health` runs all;
+`python bench/injected_faults.py verdicts gang --seed 2` some.
 """
 
 from __future__ import annotations
@@ -18,17 +19,25 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
+from gpu.machines import GpuMachine
+from health.held_out_corpus import HELD_OUT
+from health.held_out_later import HELD_OUT_LATER
 from health.log_corpus import CORPUS
 from managers import FINAL, Manager, eventually
+from rota.health.node_state import Severity
+from rota.health.xid import action_for, severity_of
 
-FAULTS = 200
+JOBS, HANGS, SLOW, LOST, SUPERVISORS, CHECKS = 140, 10, 10, 10, 10, 10
+"""How many faults of each kind; with the Xids, 200."""
+XIDS = (79, 119, 95, 64, 48, 74, 13, 31, 43, 63)
 NODES = 8
 AT_ONCE = 12
+STALLS_AT_ONCE = 5
 CHECKED = ("n3", "n6")
 """Nodes whose checks report faults."""
 
@@ -61,7 +70,7 @@ REAL: tuple[InjectedFault, ...] = (
     InjectedFault("unknown", "exit 3", ("exit",)),
 )
 DEVICE = frozenset({"ecc-error", "gpu-lost", "nvlink-error", "device", "thermal", "cuda-init-failed", "cuda-failure"})
-HANGS = frozenset({"nccl-watchdog", "communication", "mpi-error", "mpi-runtime-failure"})
+NETWORK = frozenset({"nccl-watchdog", "communication", "mpi-error", "mpi-runtime-failure"})
 
 
 def _noise(rng: random.Random) -> str:
@@ -72,9 +81,9 @@ def _noise(rng: random.Random) -> str:
 
 def injected(rng: random.Random, folder: Path) -> list[InjectedFault]:
     """The faults of a run: real ones, and logs behind noise of their own."""
-    logged = [each for each in CORPUS if each.cause in DEVICE or each.cause in HANGS]
+    logged = [*CORPUS, *HELD_OUT, *HELD_OUT_LATER]
     faults = []
-    for number in range(FAULTS - 20):
+    for number in range(JOBS):
         if number % 2:
             faults.append(rng.choice(REAL))
             continue
@@ -82,7 +91,9 @@ def injected(rng: random.Random, folder: Path) -> list[InjectedFault]:
         text = folder / f"log-{number}.txt"
         text.write_text(_noise(rng) + each.output)
         end = f"kill -{each.signal} $$" if each.signal else f"exit {each.exit_code}"
-        kind = "device error" if each.cause in DEVICE else "hang or network"
+        kind = "output of a device error" if each.cause in DEVICE else "output of another error"
+        if each.cause in NETWORK:
+            kind = "output of a network error"
         faults.append(InjectedFault(kind, f"cat {text}; {end}", (each.cause,)))
     return faults
 
@@ -101,13 +112,99 @@ def verdicts(seed: int) -> bool:
         )
         program.chmod(0o755)
         settings = folder / "up.yaml"
-        settings.write_text("health: {every: 2s, checks: [disk], programs: checks, large: 1000}\n")
+        settings.write_text("health: {every: 2s, checks: [disk], programs: checks, large: 1000, stall_after: 3s}\n")
         manager = Manager(folder, "--emulate", f"gpu={4 * NODES}/4", "--config", str(settings)).start(within_s=120)
         try:
-            results = _jobs(manager, injected(rng, folder)) + _supervisors(manager, 10) + _nodes(manager, folder, 10)
+            results = _jobs(manager, injected(rng, folder)) + _stalls(manager, folder, rng)
+            results += _lost_nodes(manager, folder, rng) + _supervisors(manager, SUPERVISORS)
+            results += _nodes(manager, folder, CHECKS)
         finally:
             manager.clean_up()
+        results += _xids(folder / "gpus")
     return _report(results)
+
+
+STEPS = """
+import os, random, time
+import rota.sdk
+for at in rota.sdk.steps(range(1000000), save_every_s=3600):
+    time.sleep(float(os.environ["SLOW"]) if os.environ["RANK"] == os.environ["RANK_SLOWED"] else 0.02)
+    if at == int(os.environ["HANG"]):
+        time.sleep(3600)
+"""
+
+
+def _stalls(manager: Manager, folder: Path, rng: random.Random) -> list[tuple[str, bool, str]]:
+    """Let gangs hang, and let one rank of others be slow: each gets its verdict, and the slow rank is named."""
+    (folder / "steps.py").write_text(STEPS)
+    results: list[tuple[str, bool, str]] = []
+    wanted = ["hang"] * HANGS + ["straggler"] * SLOW
+    while wanted:
+        group, wanted = wanted[:STALLS_AT_ONCE], wanted[STALLS_AT_ONCE:]
+        begun = []
+        for kind in group:
+            chosen = rng.randrange(3)
+            env = {"RANK_SLOWED": str(chosen), "SLOW": "0.02", "HANG": str(rng.randrange(60, 200))}
+            if kind == "straggler":
+                env |= {"SLOW": str(0.02 * rng.uniform(2.5, 8)), "HANG": "-1"}
+            asked = {"workers": 3, "resources": {"gpus": 1}, "max_restarts": 0, "env": env}
+            begun.append(
+                (kind, manager.client.submit({"run": [sys.executable, str(folder / "steps.py")], **asked})[0], chosen)
+            )
+        for kind, job_id, chosen in begun:
+
+            def verdicts(job_id: str = job_id) -> list[dict[str, Any]]:
+                found: list[dict[str, Any]] = manager.client.why(job_id)["verdicts"]
+                return found
+
+            with contextlib.suppress(AssertionError):
+                eventually(verdicts, within_s=240, every_s=0.5)
+            said = [(each["cause"], each["evidence"]) for each in verdicts()]
+            right = bool(said) and said[0][0] == kind and (kind == "hang" or f"rank {chosen} " in said[0][1])
+            results.append((kind, right, f"{said}, rank {chosen}"))
+            manager.client.act(job_id, "cancel")
+    return results
+
+
+def _lost_nodes(manager: Manager, folder: Path, rng: random.Random) -> list[tuple[str, bool, str]]:
+    """Kill all that runs on one node of a gang: the verdict is that it was lost, and the gang starts again."""
+    results = []
+    for _ in range(LOST):
+        asked = {"workers": 2, "resources": {"gpus": 4}, "checkpoint": {"grace": "5s"}}
+        job_id = manager.client.submit({"run": 'sleep "$([ $ROTA_ATTEMPT = 1 ] && echo 60 || echo 0)"', **asked})[0]
+        manager.wait(job_id, "running", within_s=60)
+        lost = rng.choice(manager.client.job(job_id)["nodes"])
+        for pid in manager.supervisors():
+            with contextlib.suppress(OSError):
+                if f"ROTA_NODE={lost}".encode() in _environment_below(pid):
+                    os.kill(pid, signal.SIGKILL)
+        job = manager.wait(job_id, within_s=120)
+        causes = [each["cause"] for each in manager.client.why(job_id)["verdicts"]]
+        results.append(("lost node", job["state"] == "succeeded" and causes == ["lost"], f"{job['state']}, {causes}"))
+    return results
+
+
+def _xids(folder: Path) -> list[tuple[str, bool, str]]:
+    """Report critical errors by a stand-in of the GPUs: the documented action follows for each."""
+    folder.mkdir()
+    machine = GpuMachine(folder / "nvml", 2, busy=90)
+    (folder / "rota.yaml").write_text("gpu: {nvml: nvml, sample: 0.2s}\nhealth: {every: 0s}\n")
+    manager = Manager(folder, "--config", str(folder / "rota.yaml")).start(within_s=120)
+    results, seen = [], []
+    try:
+        for number in XIDS:
+            wanted = severity_of(number) is Severity.SEVERE
+            seen.append(number)
+            machine.change(0, xid=seen)
+            eventually(lambda number=number: manager.client.gpus()[0]["xid"] == number)  # type: ignore[misc] # bound
+            node = manager.client.nodes()[0]
+            is_out = node["health"] in ("bad", "draining")
+            right = is_out == wanted and (not wanted or action_for(number).value in node["health_why"])
+            results.append(("Xid", right, f"Xid {number}: {node['health']}, {node['health_why']}"))
+            manager.client.drain(node["id"], drained=False)
+    finally:
+        manager.clean_up()
+    return results
 
 
 def _jobs(manager: Manager, faults: list[InjectedFault]) -> list[tuple[str, bool, str]]:
@@ -211,8 +308,14 @@ def gang() -> bool:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "train.py").write_text(TRAIN)
-        manager = Manager(folder, "--emulate", "gpu=6/2").start(within_s=120)
+        program = folder / "checks" / "link"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\n[ ! -e {folder}/lost-$ROTA_NODE ] || exit 2\n")
+        program.chmod(0o755)
+        (folder / "up.yaml").write_text("health: {every: 1s, checks: [], programs: checks, spares: 1}\n")
+        manager = Manager(folder, "--emulate", "gpu=6/2", "--config", str(folder / "up.yaml")).start(within_s=120)
         try:
+            eventually(lambda: manager.client.nodes()[2]["health_why"].startswith("spare"))
             job_id = manager.client.submit(
                 {
                     "run": [sys.executable, str(folder / "train.py")],
@@ -225,8 +328,12 @@ def gang() -> bool:
             eventually(lambda: (manager.client.job(job_id).get("progress") or {}).get("step", 0) > 60, within_s=120)
             lost_node = manager.client.job(job_id)["nodes"][1]
             done = manager.client.job(job_id)["progress"]["step"]
-            manager.client.drain(lost_node)
+            waiting = manager.submit("true", resources={"gpus": 2})  # the queue is not empty
             begun = time.monotonic()
+            (folder / f"lost-{lost_node}").touch()
+            eventually(
+                lambda: {n["id"]: n["health"] for n in manager.client.nodes()}[lost_node] != "healthy", within_s=60
+            )
             for pid in manager.supervisors():
                 with contextlib.suppress(OSError):
                     if f"ROTA_NODE={lost_node}".encode() in _environment_below(pid):
@@ -239,12 +346,14 @@ def gang() -> bool:
             told = b"".join(manager.client.logs(job_id, attempt=2)).decode()
             resumed = int(told.split("from ")[1].split()[0])
             nodes = manager.client.job(job_id)["nodes"]
+            state = manager.state(waiting)
             manager.client.act(job_id, "cancel")
         finally:
             manager.clean_up()
     lost_s = (done - resumed) * step_s
     print(f"\ngang: step {done} when {lost_node} was lost; from step {resumed} on {nodes} {took_s:.1f} s later")
     print(f"work lost: about {max(lost_s, 0.0):.2f} s of work; the interval is {every_s:g} s")
+    print(f"the job behind it in the queue: {state}")
     return bool(resumed > 0 and lost_node not in nodes and lost_s <= every_s + 1.0)
 
 

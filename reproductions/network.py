@@ -30,13 +30,13 @@ from rota.network.demand import MODELS, IterationDemand
 from rota.network.fabrics import GBIT, bigraph, fat_tree
 from rota.network.gradients import GradientLink, GradientSchedule, scheduled
 from rota.network.layer_profiles import ARCHITECTURES, profile_of
-from rota.network.load import circles_of, contended, phased
 from rota.network.model import LinkMechanism, NetworkModel
 from rota.network.phases import PhasedJob, run_phases
 from rota.network.rank_order import alternating_order, link_flows, near_order
 from rota.network.routing import Path, Router
 from rota.network.sync_schemes import SoftmaxTask, SyncScheme, SyncSetting, train
 from rota.network.traffic import JobTraffic, RankPlace, traffic_of, traffic_on
+from rota.network.turns import circles_of, contended, phased, settled
 from rota.traces.workload import Submission, Workload
 
 QUANTILE = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 8: 2.36, 10: 2.26, 12: 2.20}
@@ -102,7 +102,7 @@ def cassini(seeds: int) -> None:
             started = [replace(job, shift_s=rng.uniform(0, job.alone_s)) for job in plain]
             before += run_phases(started, topology.capacity, iterations=15).iteration_s
             best = tried[rank_by_score([score(traffics, model) for traffics in tried])[0]]
-            after += run_phases(phased(best, model), topology.capacity, iterations=15).iteration_s
+            after += settled(best, model)
             ideal += [job.alone_s for job in plain]
         average.append(statistics.mean(before) / statistics.mean(after))
         tail.append(float(np.quantile(before, 0.99) / np.quantile(after, 0.99)))

@@ -16,10 +16,11 @@ from rota.core.messages.events import (
     NodeBack,
     NodeDrained,
     NodeLost,
+    NodeRated,
     NodeUndrained,
 )
 from rota.core.messages.reasons import Reason
-from rota.core.model.cluster import Cluster, Node
+from rota.core.model.cluster import Cluster, Node, NodeTrust
 from rota.core.model.job import Checkpoint, DeviceType, Elastic, Job, JobId, Level, Locality, NodeId, Role, TenantId
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
@@ -180,16 +181,20 @@ def fits_one_type(job: Job, cluster: Cluster, placement: str) -> bool:
 
 @st.composite
 def misfortunes(draw: st.DrawFn, cluster: Cluster, submissions: list[Submission]) -> list[tuple[float, Event]]:
-    """Nodes that fail or are drained and come back; jobs that are cancelled, or held and released."""
+    """Nodes that fail, are drained or in doubt, and come back; jobs that are cancelled, or held and released."""
     events: list[tuple[float, Event]] = []
     for _ in range(draw(st.integers(0, 3))):
         name = draw(st.sampled_from([node.id for node in cluster.nodes]))
         at_s = draw(st.integers(0, 120)) + draw(st.sampled_from([0.0, 0.5]))
         for_s = draw(st.integers(0, 50))
-        if draw(st.booleans()):
-            events += [(at_s, NodeLost(name)), (at_s + for_s, NodeBack(name))]
-        else:
-            events += [(at_s, NodeDrained(name)), (at_s + for_s, NodeUndrained(name))]
+        match draw(st.sampled_from(["lost", "drained", "in doubt"])):
+            case "lost":
+                events += [(at_s, NodeLost(name)), (at_s + for_s, NodeBack(name))]
+            case "drained":
+                events += [(at_s, NodeDrained(name)), (at_s + for_s, NodeUndrained(name))]
+            case _:
+                trust = draw(st.sampled_from([NodeTrust.SUSPECT, NodeTrust.UNPROVEN]))
+                events += [(at_s, NodeRated(name, trust)), (at_s + for_s, NodeRated(name, NodeTrust.PROVEN))]
     for submission in submissions:
         for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
             events += draw(_meddling(submission.job.id, submission.submit_s))

@@ -154,6 +154,7 @@ def compared(answer: Json) -> Json:
             "mean_error": answer["error"]["metrics"]["avg_jct_s"],
             "per_job_median": answer["error"]["per_job_median"],
             "per_job_p90": answer["error"]["per_job_p90"],
+            "by_chance": answer["error"]["by_chance"],
             "preemptions": [real["preemptions"], now["preemptions"]],
         }
     }

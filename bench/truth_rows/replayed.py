@@ -253,7 +253,7 @@ def _replayed(policy: str, source: str, variant: Variant, seed: int, runs: int) 
         cluster=Cluster.uniform(("gpu", 8, 4)),
         costs=LIVE_COSTS,
         runs=1 if variant.durations and variant.arrivals else runs,
-        every=3,
+        every=2,
         warm_up=PAST,
         knows_durations=variant.durations,
         knows_arrivals=variant.arrivals,

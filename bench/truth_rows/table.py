@@ -18,6 +18,7 @@ HEAD = (
     "ends in range",
     "live mean s",
     "simulated",
+    "by chance",
     "per job",
     "preemptions live/sim",
 )
@@ -50,9 +51,16 @@ def cells(row: Json) -> list[str]:
         _percent(end["coverage"]),
         "-" if sim is None else f"{sim['real_mean_s']:.1f}",
         "-" if sim is None else f"{100 * sim['mean_error']:+.1f}%",
+        _by_chance(sim),
         "-" if sim is None else _percent(sim["per_job_median"]),
         "-" if sim is None else "/".join(str(count) for count in sim["preemptions"]),
     ]
+
+
+def _by_chance(sim: Json | None) -> str:
+    """Return the errors of simulations with submissions that come slightly later."""
+    found = None if sim is None else sim.get("by_chance")
+    return "-" if found is None else " to ".join(f"{100 * each:+.1f}%" for each in found)
 
 
 def _percent(value: float | None) -> str:

@@ -57,18 +57,20 @@ def label_table() -> str:
 def page() -> str:
     """Return the whole page."""
     found = [find_policy(name)[0] for name in BUILT_IN]
-    return "\n".join([HEAD + label_table() + "\n", *map(_entry, found), _comparison(found)])
+    return "\n".join([HEAD + label_table() + "\n", *map(entry, found), _comparison(found)])
 
 
-def _entry(policy: DeclaredPolicy) -> str:
+def entry(policy: DeclaredPolicy, reference: str = "", behaviour: str = "") -> str:
+    """Return a policy's entry; `reference` is the way to the other reference pages, `behaviour` stands on top."""
     parts = [
         f"## {policy.name}",
         policy.summary,
+        behaviour,
         f"From: {policy.cites}. Placement, unless `--placement` is given: [`{policy.placement}`]"
-        f"(placement.md#{policy.placement}).",
+        f"({reference}placement.md#{policy.placement}).",
         f"Differences from the paper: {policy.differs}" if policy.differs else "",
         _parameters(policy.params),
-        _table(["", ""], [[_words(name), value] for name, value in _traits(policy)]),
+        _table(["trait", "value"], [[_words(name), value] for name, value in _traits(policy)]),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 

@@ -1,6 +1,6 @@
 """Update the generated parts of the documentation: `.venv/bin/python tests/docs/rewrite.py [PAGE...]`.
 
-Writes the generated pages (policies, the life of a job, the threat model's tables), runs the examples of all pages (or
+Writes the generated pages (policies, Python, life of a job, threat model), runs the examples of all pages (or
 those given), and writes what the commands print now below those whose output differs. Read the difference before you
 commit it. An output that was shortened by hand (a line `...`) is printed instead, to be shortened again.
 """
@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from docs.lifecycle_page import page as lifecycle_page
 from docs.pages import ROOT, Command, Data, File, agrees, all_pages, examples, name_of, run
 from docs.policies_page import page as policies_page
+from docs.python_page import page as python_page
 from docs.threat_page import PAGE as THREAT_MODEL
 from docs.threat_page import collect
 from docs.threat_page import page as threat_page
@@ -28,6 +29,7 @@ TIMED = ("took",)
 
 def main(wanted: list[str]) -> None:
     (ROOT / "docs/reference/policies.md").write_text(policies_page(), encoding="utf-8")
+    (ROOT / "docs/reference/python.md").write_text(python_page(), encoding="utf-8")
     (ROOT / "docs/reference/job-lifecycle.md").write_text(lifecycle_page(), encoding="utf-8")
     THREAT_MODEL.write_text(threat_page(collect()), encoding="utf-8")
     for page in all_pages():

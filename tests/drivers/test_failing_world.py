@@ -11,7 +11,7 @@ from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, NodeId
 from rota.drivers.simulator.failing_world import FailingWorld
-from rota.drivers.simulator.faults import SpareNodes, failure_events
+from rota.drivers.simulator.faults import _SpareEvents, failure_events
 from rota.drivers.simulator.study import Result, Setting, failures_by_name, simulate
 from rota.health.checkpoint_interval import expected_ettr, mean_time_to_failure, young
 from rota.health.failure_model import FailureModel, JobFaultClass
@@ -117,7 +117,7 @@ def test_adaptive_interval_is_as_good_as_young_and_better_than_blind_ones() -> N
 def test_a_spare_takes_the_place_of_a_lost_node_and_the_repaired_one_becomes_the_spare() -> None:
     from rota.core.messages.events import NodeBack, NodeDrained, NodeLost, NodeUndrained
 
-    spares = SpareNodes(FOUR, 1)
+    spares = _SpareEvents(FOUR, 1)
     first, *_, last = (node.id for node in FOUR.nodes)
 
     assert spares.at_start() == [NodeDrained(last)]

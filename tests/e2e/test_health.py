@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,26 @@ ECC_ONCE = """
 if [ "$ROTA_ATTEMPT" = 1 ]; then echo 'RuntimeError: CUDA error: uncorrectable ECC error encountered'; exit 1; fi
 echo recovered
 """
+
+
+@contextmanager
+def running(tmp_path: Path, health: str, emulate: str = "gpu=8/4") -> Iterator[Manager]:
+    """A manager with these settings of health, and a check that fails on nodes with a file of their name."""
+    checks = tmp_path / "checks"
+    checks.mkdir()
+    program = checks / "probe"
+    program.write_text(
+        f"#!/bin/sh\n[ -e {tmp_path}/$ROTA_NODE ] || exit 0\n"
+        f'echo \'{{"text": "a link is down"}}\'; exit $(cat {tmp_path}/$ROTA_NODE)\n'
+    )
+    program.chmod(0o755)
+    settings = tmp_path / "up.yaml"
+    settings.write_text(f"health: {{checks: [], programs: checks, {health}}}\n")
+    manager = Manager(tmp_path, "--emulate", emulate, "--config", str(settings)).start()
+    try:
+        yield manager
+    finally:
+        manager.clean_up()
 
 
 def test_device_error_is_tried_again_on_another_node_with_a_verdict(manager: Manager) -> None:
@@ -39,31 +62,74 @@ def test_bug_of_a_job_is_not_tried_again(manager: Manager) -> None:
     assert "not tried again" in manager.rota("why", job_id).stdout
 
 
+def health(manager: Manager) -> list[tuple[str, str]]:
+    return [(node["health"], node["state"]) for node in manager.client.nodes()]
+
+
 def test_node_whose_check_fails_is_drained_and_comes_back_after_repair(tmp_path: Path) -> None:
-    checks = tmp_path / "checks"
-    checks.mkdir()
-    program = checks / "probe"
-    program.write_text(
-        f'#!/bin/sh\n[ "$ROTA_NODE" = n2 ] && [ -e {tmp_path}/broken ] || exit 0\n'
-        'echo \'{"text": "a link is down"}\'; exit 2\n'
-    )
-    program.chmod(0o755)
-    settings = tmp_path / "up.yaml"
-    settings.write_text("health: {every: 0.4s, checks: [disk], programs: checks}\n")
-    manager = Manager(tmp_path, "--emulate", "gpu=8/4", "--config", str(settings)).start()
-    try:
-        (tmp_path / "broken").touch()
+    with running(tmp_path, "every: 0.4s") as manager:
+        (tmp_path / "n2").write_text("2")
 
-        def health() -> list[tuple[str, str]]:
-            return [(node["health"], node["state"]) for node in manager.client.nodes()]
-
-        eventually(lambda: health() == [("healthy", "up"), ("bad", "drained")])
+        eventually(lambda: health(manager) == [("healthy", "up"), ("bad", "drained")])
         assert manager.client.nodes()[1]["health_why"] == "a link is down"
-        (tmp_path / "broken").unlink()
+        manager.kill()
+        manager.start()
+        assert health(manager) == [("healthy", "up"), ("bad", "drained")]
+        (tmp_path / "n2").unlink()
         manager.client.repair("n2")
-        eventually(lambda: health() == [("healthy", "up"), ("healthy", "up")])
-    finally:
-        manager.clean_up()
+        eventually(lambda: health(manager) == [("healthy", "up"), ("healthy", "up")])
+
+
+def test_suspect_takes_only_jobs_that_tolerate_it(tmp_path: Path) -> None:
+    (tmp_path / "n1").write_text("1")
+    with running(tmp_path, "every: 30s", "gpu=4/4") as manager:
+        eventually(lambda: health(manager) == [("suspect", "up")])
+        (tmp_path / "n1").unlink()  # three good checks, 3 s each, clear the node
+        tolerant = manager.submit("sleep 60", resources={"gpus": 1}, tolerate_suspects=True, priority=1)
+        manager.wait(tolerant, "running")
+        strict = manager.submit("true", resources={"gpus": 1})
+        why = manager.rota("why", strict).stdout
+        manager.wait(strict, "succeeded")
+
+    assert "no schedulable node matches its labels and tolerations" in why
+
+
+def test_nodes_of_a_large_job_are_checked_before_it_starts(tmp_path: Path) -> None:
+    with running(tmp_path, "every: 1h, large: 4") as manager:
+        first = manager.submit("sleep 100", resources={"gpus": 4})
+        manager.wait(first, "running")
+        (tmp_path / "n2").write_text("2")  # not due for a check within the first quarter of an hour
+
+        job_id = manager.submit("echo on $ROTA_NODE", resources={"gpus": 4})
+        eventually(lambda: health(manager)[1] == ("bad", "drained"))
+        manager.client.act(first, "cancel")
+        manager.wait(job_id, "succeeded")
+
+        assert "on n1" in manager.said(job_id)
+
+
+STEPS = """
+import os, time, rota.sdk
+for _ in rota.sdk.steps(range(100000), save_every_s=3600):
+    time.sleep(0.2 if os.environ["ROTA_NODE"] == "n2" else 0.02)
+"""
+
+
+def test_rank_that_straggles_is_swapped(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(STEPS)
+    with running(tmp_path, "every: 0s, straggler: swap, stall_after: 2s", "gpu=4/1") as manager:
+        job_id = manager.client.submit(
+            {
+                "run": [sys.executable, str(tmp_path / "train.py")],
+                "workers": 3,
+                "resources": {"gpus": 1},
+                "checkpoint": {"grace": "5s"},
+            }
+        )[0]
+        eventually(lambda: manager.client.job(job_id)["nodes"] == ["n1", "n3", "n4"], within_s=60)
+
+        verdict = manager.client.why(job_id)["verdicts"][0]
+        assert (verdict["cause"], verdict["nodes"]) == ("straggler", ["n2"])
 
 
 def test_table_of_causes_of_one_s_own_comes_first(tmp_path: Path) -> None:

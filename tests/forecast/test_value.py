@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -32,6 +33,18 @@ def test_range_of_many_runs_leaves_a_twentieth_on_each_side() -> None:
     found = time_range([float(at) for at in range(1, 100)])
 
     assert found == TimeRange(low_s=5.0, median_s=50.0, high_s=95.0)
+
+
+@pytest.mark.parametrize("runs", [4, 8, 12, 18])
+def test_range_of_few_runs_holds_nine_of_ten_more(runs: int) -> None:
+    chance = random.Random(runs)
+    held = 0
+    for _ in range(2000):
+        found = time_range([chance.gauss(0.0, 1.0) for _ in range(runs)])
+        assert found is not None
+        held += found.holds(chance.gauss(0.0, 1.0))
+
+    assert 0.86 < held / 2000 < 0.93
 
 
 def test_range_of_equal_runs_has_no_width() -> None:

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from health.held_out_corpus import HELD_OUT
+from health.held_out_later import HELD_OUT_LATER
 from health.log_corpus import CORPUS, LoggedFailure
 from rota.core.errors import RotaError
 from rota.health.causes import Blame, Remedy, built_in_causes, diagnose, parse_causes, read_causes
 from rota.health.presets import PRESETS
 
+ALL = (*CORPUS, *HELD_OUT, *HELD_OUT_LATER)
 
-@pytest.mark.parametrize("logged", CORPUS, ids=[f"{at}-{each.cause}" for at, each in enumerate(CORPUS)])
+
+@pytest.mark.parametrize("logged", ALL, ids=[f"{at}-{each.cause}" for at, each in enumerate(ALL)])
 def test_cause_of_a_logged_failure(logged: LoggedFailure) -> None:
     found = diagnose(logged.output, exit_code=logged.exit_code, signal=logged.signal)
 

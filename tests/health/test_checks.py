@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rota.health.checks.__main__ import CHECKS, main
+from rota.health.checks.__main__ import CHECKS, main, run_check
 from rota.health.checks.gpu import check_gpus
+from rota.health.checks.kernel_log import check_xids
 from rota.health.checks.machine import check_cgroup, check_disk, check_memory
 from rota.health.checks.result import decode_result
 from rota.health.checks.self_test import check_matmul
@@ -77,6 +79,15 @@ class GpuStandIn:
     def nvmlDeviceGetFieldValues(self, handle: int, fields: list[int]) -> list[SimpleNamespace]:  # noqa: N802
         return [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=self.facts["memory"]))]
 
+    def nvmlDeviceGetClockInfo(self, handle: int, clock: int) -> int:  # noqa: N802
+        return int(self.facts.get("clock", 1900))
+
+    def nvmlDeviceGetMaxClockInfo(self, handle: int, clock: int) -> int:  # noqa: N802
+        return 1980
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(gpu=self.facts.get("busy", 100))
+
     def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> bool:  # noqa: N802
         return bool(self.facts["links"][link])
 
@@ -85,6 +96,9 @@ class GpuStandIn:
     ("facts", "severity", "said"),
     [
         ({}, Severity.GOOD, ""),
+        ({"clock": 345}, Severity.WARNING, "GPU 0 runs at 345 of 1980 MHz under load"),
+        ({"clock": 345, "busy": 10}, Severity.GOOD, ""),
+        ({"clock": 345, "throttle": 0x4}, Severity.GOOD, ""),
         ({"ecc": 2}, Severity.SEVERE, "GPU 0 had 2 uncorrectable memory errors"),
         ({"rows": (1, 1, 1, 0)}, Severity.WARNING, "waits for a reset"),
         ({"rows": (1, 1, 1, 1)}, Severity.SEVERE, "could not remap"),
@@ -163,3 +177,54 @@ def test_result_of_a_program_of_a_user(code: int, output: bytes, severity: Sever
     found = decode_result("mine", code, output)
 
     assert (found.severity, found.text) == (severity, text)
+
+
+def kernel_line(number: int, text: str, age_s: float = 5.0) -> str:
+    return f"4,{number},{int((time.monotonic() - age_s) * 1e6)},-;{text}\n SUBSYSTEM=pci\n"
+
+
+def test_xids_of_the_kernel_s_log_are_reported_once_with_their_action(tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text(
+        kernel_line(1, "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.", age_s=700.0)
+        + kernel_line(2, "usb 1-1: new device")
+        + kernel_line(3, "NVRM: Xid (PCI:0000:3b:00): 13, pid=7, Graphics SM Warp Exception")
+    )
+    assert check_xids(str(tmp_path), log).severity is Severity.GOOD  # the first is old, the other is the job's
+
+    with log.open("a") as file:
+        file.write(kernel_line(4, "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off the bus."))
+    found, again = check_xids(str(tmp_path), log), check_xids(str(tmp_path), log)
+
+    assert (found.severity, found.text) == (Severity.SEVERE, "GPU 0000:3b:00 reported Xid 79: reboot the node")
+    assert again.severity is Severity.GOOD
+
+
+def test_kernel_log_that_can_t_be_read_proves_nothing(tmp_path: Path) -> None:
+    found = check_xids(str(tmp_path), tmp_path / "absent")
+
+    assert found.severity is Severity.GOOD
+    assert "can't be read" in found.text
+
+
+@pytest.mark.parametrize(
+    ("check", "told", "severity", "said"),
+    [
+        ("dcgm", "| Overall Health | Healthy |", Severity.GOOD, ""),
+        ("dcgm", "| Overall Health | Warning |", Severity.WARNING, "DCGM: Overall Health Warning"),
+        ("dcgm", "| GPU 3 | NVLink system: Failure |", Severity.SEVERE, "DCGM: GPU 3 NVLink system: Failure"),
+        ("dcgm-diag", "| PCIe | Pass - All |", Severity.GOOD, ""),
+        ("dcgm-diag", "| Memory | Fail - GPU: 1 |", Severity.SEVERE, "DCGM: Memory Fail - GPU: 1"),
+    ],
+)
+def test_dcgm_is_asked_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str, told: str, severity: Severity, said: str
+) -> None:
+    program = tmp_path / "dcgmi"
+    program.write_text(f"#!/bin/sh\necho '{told}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    found = run_check(check, str(tmp_path))
+
+    assert (found.severity, found.text) == (severity, said)

@@ -64,6 +64,10 @@ def test_jobs_of_the_last_day_end_sooner_with_another_node(records: Records) -> 
     assert answer.error.jobs == 2
     assert answer.error.metrics["avg_jct_s"] == pytest.approx(0.0, abs=1e-6)
     assert answer.error.per_job_median == pytest.approx(0.0, abs=1e-6)
+    assert answer.error.by_chance is not None
+    least, most = answer.error.by_chance
+    assert -0.001 < least <= 0.0 <= most < 0.001, "20 ms are little here, and the simulation itself is among them"
+    assert least < most, "submissions were moved"
 
 
 def test_policy_from_a_file_is_refused(records: Records, tmp_path: Path) -> None:

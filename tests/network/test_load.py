@@ -21,8 +21,10 @@ from rota.network.fabrics import fat_tree
 from rota.network.load import NetworkLoad
 from rota.network.model import LinkMechanism, MemoryInterference, NetworkModel, PhaseAlignment
 from rota.network.phases import PhasedJob, run_phases
+from rota.network.routing import Router
 from rota.network.topology import NetworkTopology, duplex
-from rota.network.traffic import iteration_s
+from rota.network.traffic import RankPlace, iteration_s, traffic_of
+from rota.network.turns import common_periods, phased, settled
 
 RATE = 1e9
 ONE_LINK = NetworkTopology(nodes=("n1", "n2"), links=duplex("n1", "n2", RATE))
@@ -195,3 +197,45 @@ def test_no_job_is_slower_than_when_all_send_at_the_same_time(seed: int, mechani
     for number in range(2):
         slow, fast = (load.speed(JobId(str(number))) for load in loads)
         assert slow * (1 - 1e-6) <= fast <= 1.0 + 1e-6
+
+
+@settings(max_examples=40, deadline=None)
+@given(alone_s=st.lists(st.floats(0.05, 5), min_size=1, max_size=6))
+def test_common_periods_divide_one_length_and_cost_little(alone_s: list[float]) -> None:
+    periods = common_periods(alone_s)
+
+    kept = [(period_s, own_s) for period_s, own_s in zip(periods, alone_s, strict=True) if period_s]
+    assert kept  # the longest always keeps its turn
+    longest = max(period_s for period_s, _ in kept)
+    for period_s, own_s in kept:
+        assert own_s * (1 - 1e-9) <= period_s <= own_s * 1.05 * (1 + 1e-6)
+        assert longest / period_s == pytest.approx(round(longest / period_s), rel=1e-6)
+
+
+def test_jobs_that_keep_turns_do_not_drift_into_each_other() -> None:
+    capacity = np.array([RATE])
+    jobs = [
+        PhasedJob(quiet_s=0.6, bytes=0.4e9, loads={0: 1.0}, top_level=RATE, shift_s=shift_s, period_s=period_s)
+        for shift_s, period_s in ((0.0, 1.0), (0.5, 1.0))
+    ]
+    late = replace(jobs[1], quiet_s=0.57)  # shorter than its period: without turns it would drift
+
+    assert run_phases([jobs[0], late], capacity).iteration_s == pytest.approx((1.0, 1.0))
+    drifting = [replace(job, period_s=0.0) for job in (jobs[0], late)]
+    assert max(run_phases(drifting, capacity, iterations=60).iteration_s) > 1.0
+
+
+def test_cassini_keeps_turns_where_that_is_better() -> None:
+    model = NetworkModel(topology=ONE_LINK, mechanism=LinkMechanism.CASSINI)
+    router = Router(ONE_LINK)
+    ranks = [RankPlace(node=0), RankPlace(node=1)]
+    traffics = [
+        traffic_of(IterationDemand(compute_s=compute_s, bytes=0.45e9), ranks, model, router, 0)
+        for compute_s in (0.55, 0.53)
+    ]
+
+    times = settled(traffics, model)
+    drifting = run_phases(phased(traffics, model), ONE_LINK.capacity, iterations=40).iteration_s
+
+    assert sum(times) <= sum(drifting) * (1 + 1e-9)
+    assert max(times) <= 1.05

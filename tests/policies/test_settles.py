@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from rota.traces.transform import merged_with
 from rota.traces.workload import Submission, Workload
 
 CLUSTER = "fast=8/4,slow=8/4"
+SMALL = Path(__file__).parents[2] / "docs" / "policies" / "standard.csv"
 SPEED = SpeedModel(type_speed={DeviceType("slow"): 0.5})
 
 
@@ -48,3 +51,29 @@ def test_policy_settles_at_every_moment_and_ends_every_job(policy: str) -> None:
 
         assert len(history.jobs) > 20
         assert all(row.end_s is not None for row in history.jobs)
+
+
+class Limited:
+    """A journal that fails the test when a run takes too many steps."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def append(self, *step: Any) -> None:
+        """Count a step of the engine."""
+        self._left -= 1
+        if not self._left:
+            pytest.fail(f"the run is still not over at {step[0]:g} s")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [name for name in names() if name != "gavel/allox"])
+@pytest.mark.parametrize("restart_s", [60.0, 900.0])
+def test_jobs_end_although_a_restart_takes_as_long_as_a_round(policy: str, restart_s: float) -> None:
+    """Rounds last one to six minutes: a lease that ends before the restart does would end in nothing, for ever."""
+    scenario = Scenario(policies=(policy,), cluster="v100=8/4", trace=str(SMALL), costs=Costs(restart_s=restart_s))
+    loaded = load(scenario, None)
+
+    history = simulate(loaded.workload, policy, loaded.setting, journal=Limited(20_000)).history
+
+    assert [row.id for row in history.jobs if row.end_s is None] == []

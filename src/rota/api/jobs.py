@@ -26,6 +26,7 @@ from rota.api.wire import (
 )
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import JobId
+from rota.forecast.value import NoForecast
 from rota.live.health.failure_watch import verdicts_of
 from rota.live.intake.requests import NotFound
 from rota.live.intake.submission_limits import MOST_AT_ONCE, Pauses
@@ -111,7 +112,8 @@ async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
     if reason is not None:
         reason["sentence"] += host_memory_note(JobId(job_id), parts.control)
     found = await parts.requests.foresee(JobId(job_id), caller.name)
-    demand = await parts.more_nodes(JobId(job_id)) if reason is not None and parts.more_nodes is not None else []
+    asks_for_nodes = reason is not None and found.reason is not NoForecast.COMPUTING
+    demand = await parts.more_nodes(JobId(job_id)) if asks_for_nodes and parts.more_nodes is not None else []
     answer = {"state": row.state, "reason": reason, "expected": forecast_out(found)}
     verdicts = await asyncio.to_thread(verdicts_of, parts.home, job_id)
     return JSONResponse({**answer, "verdicts": verdicts, "more_nodes": demand_out(demand)})

@@ -55,19 +55,22 @@ class Collector:
 
     def _health(self) -> Iterator[Metric]:
         """Yield the nodes by the state of their health, and the verdicts about failed jobs."""
-        health = self._parts.health
-        if health is None:
+        causes = self._parts.failures_by_cause
+        if causes is None:
             return
         nodes = GaugeMetricFamily("rota_nodes_health", "Nodes by the state of their health.", labels=["state"])
         accounts = [each for each in self._parts.control.state.inventory.nodes if not each.removed]
-        tally = Tally(health.nodes.health(each.node.id).state for each in accounts)
+        tally = Tally(self._parts.health_of(each.node.id)["health"] for each in accounts)
         for state in NodeHealthState:
-            nodes.add_metric([state.value], tally[state])
+            nodes.add_metric([state.value], tally[state.value])
         yield nodes
         verdicts = CounterMetricFamily("rota_failures", "Failed attempts by cause.", labels=["cause"])
-        for cause, count in sorted(health.failures.verdicts.items()):
+        for cause, count in sorted(causes.items()):
             verdicts.add_metric([cause], count)
         yield verdicts
+        if self._parts.health is not None:
+            lemons = len(self._parts.health.nodes.lemons)
+            yield GaugeMetricFamily("rota_lemon_nodes", "Nodes that fail far more often than others.", value=lemons)
 
     def _truth(self) -> Iterator[Metric]:
         """Yield the scores of the forecasts of the last day, and by how much new ranges are stretched."""

@@ -173,9 +173,9 @@ async def _serve(
     forecasts = ForecastKeeper(control, records, source, options.scheduling.policy)
     learning = _learning(options, records, control)
     health = HealthWatch(control, options.health, options.settings)
-    starts = PacedStarts(
-        options.settings.home, health.failures.answered, asyncio.get_running_loop().call_later, options.most_tasks
-    )
+    later = asyncio.get_running_loop().call_later
+    starts = PacedStarts(options.settings.home, health.failures.answered, later, options.most_tasks)
+    starts.check_first = health.check_first
     attempts, controller = _attempts(options.settings, control, control.present.nodes, starts)
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastapi.responses import JSONResponse
-
 from rota.api.app import make_app
 from rota.api.extender import with_extender
+from rota.api.guard.term_switch import TermSwitch
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import HttpServer, http_config
@@ -46,6 +45,7 @@ from rota.drivers.kubernetes.resources.status import QueueUse, SeenResources, St
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.job_shape import JobFile
 from rota.files.up_file import LimitsPart
+from rota.live.health.cluster_health import ClusterHealth
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
@@ -122,24 +122,6 @@ def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
             listening.close()
 
 
-class _Switch:
-    """The application of the present term; before the first one, that of a standby replica."""
-
-    def __init__(self) -> None:
-        self.now: Asgi = _stand_by
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.now(scope, receive, send)
-
-
-async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] != "http":
-        return
-    is_probe = scope["path"] in ("/healthz", "/readyz")
-    body = {"state": "standing by"} if is_probe else {"error": "this replica stands by; ask the one that leads"}
-    await JSONResponse(body, status_code=200 if is_probe else 503)(scope, receive, send)
-
-
 class _ReplicaRun:
     """One replica: acquires leadership, serves terms, releases leadership."""
 
@@ -150,7 +132,7 @@ class _ReplicaRun:
         self._records = records
         self._parts = parts
         self._say = say
-        self._switch = _Switch()
+        self._switch = TermSwitch()
         self._repair_count = RepairCount()
         self._follower = SettingsFollower(options.given, check_settings)
         self._used: ClusterSettings | None = None
@@ -235,7 +217,7 @@ class _ReplicaRun:
         await pods.begin()
         await driver.ask_sizes()
         try:
-            control, scheduling = boot_on_pods(self._records, driver, settings)
+            control, scheduling, passed_on = boot_on_pods(self._records, driver, settings)
         except RotaError as error:
             await driver.close()
             if self._used is None or self._used == settings:
@@ -249,16 +231,18 @@ class _ReplicaRun:
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
         provisioner = Provisioner(api, driver.gang_index, settings.provisioning)
         foresee = _foreseeing(requests, source, provisioner)
-        reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
+        steps, identity = (lambda: control.steps), self._options.identity
+        reporter = Reporter(api, driver.gang_index, control.explain, foresee, steps=steps, identity=identity)
         loop = asyncio.create_task(control.run(driver))
-        app = self._application(control, requests, scheduling, foresight, source)
-        extends, token = self._options.extends, self._options.extender_token
-        self._switch.now = with_extender(app, Extender(driver), token) if extends else app
+        health = ClusterHealth(control, api, driver.node_cache, passed_on)
+        app = self._application(control, requests, scheduling, foresight, source, health)
+        token = self._options.extender_token
+        self._switch.now = with_extender(app, Extender(driver), token) if self._options.extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         parts = [nodes.run(), pods.run(), *(informer.run() for informer in facts.informers)]
         parts += [reporter.run(), reporter.forecast_starts(), control.storage.watch(), foresight.run()]
-        parts += [_result(loop), _result(driver.failed), self._renew(driver, settings.gang_timeout)]
+        parts += [_result(loop), _result(driver.failed), self._renew(driver, settings.gang_timeout), health.marks.run()]
         if settings.provisioning.request:
             parts.append(provisioner.run())
         if self._options.resources:
@@ -266,11 +250,18 @@ class _ReplicaRun:
         try:
             await self._until_changed(parts)
         finally:
-            await driver.close()
-            loop.cancel()
+            await self._end_term(control, loop, driver)
+            await foresight.close()
+
+    async def _end_term(self, control: Control, loop: asyncio.Task[None], driver: KubernetesDriver) -> None:
+        """Stop the loop, then the driver: a step after the driver's end could not be carried out."""
+        loop.cancel()
+        try:
             with contextlib.suppress(asyncio.CancelledError):
                 await loop
-            await foresight.close()
+        finally:
+            self._switch.end_term(control)
+            await driver.close()
 
     async def _until_changed(self, parts: Sequence[Coroutine[Any, Any, None]]) -> None:
         """Do all parts of the work at once, until the settings change; a part that fails ends the others."""
@@ -321,6 +312,7 @@ class _ReplicaRun:
         scheduling: Scheduling,
         forecasts: ForecastKeeper,
         source: ForecastWorker,
+        health: ClusterHealth,
     ) -> Asgi:
         """Return the application that answers requests during a term."""
         service = Service(
@@ -339,12 +331,12 @@ class _ReplicaRun:
             truth=Truth(self._records, scheduling, forecasts),
             more_counters=self._counters,
             more_nodes=source.more_nodes,
+            cluster_health=health,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
 
     def _counters(self) -> dict[str, tuple[str, int]]:
-        about = "Claims that differed from the API server's pods and were repaired."
-        return {"rota_kubernetes_repairs": (about, self._repair_count.repairs)}
+        return {"rota_kubernetes_repairs": ("Claims that differed from pods, repaired.", self._repair_count.repairs)}
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -380,7 +372,7 @@ def _refuse_file(file: JobFile) -> None:
 
 def check_settings(settings: ClusterSettings) -> None:
     """Raise a `RotaError` for settings that name something unknown, can't be parsed or don't fit the driver."""
-    from rota.placement import style
+    from rota.placement import on_network, style
     from rota.policies import find_policy
     from rota.tenancy import allocator, refuse_unknown
 
@@ -389,7 +381,9 @@ def check_settings(settings: ClusterSettings) -> None:
     declared.refuse_driver(asked, KubernetesDriver.contract, live=True)
     declared.refuse_tenancy(settings.tenancy)
     options = declared.live_options(asked)
-    declared.build(options, allocator("none", style(settings.placement or declared.placement_with(options))))
+    placement = on_network(settings.placement or declared.placement_with(options), settings.network_spec())
+    declared.build(options, allocator("none", style(placement)))
+    settings.check_network()
     if settings.tenancy == "cells" and settings.hived is None:
         raise RotaError("tenancy is 'cells', but there are no cells; give a HiveD file under `hived`")
     settings.promises()

@@ -12,11 +12,12 @@ from rota.api.access import Access, Principal
 from rota.api.guard.refusals import RefusalLog
 from rota.api.guard.stream_watch import StreamWatch
 from rota.api.identity.logins import Logins
-from rota.core.model.job import JobId
+from rota.core.model.job import JobId, NodeId
 from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
 from rota.live.gpus.monitor import GpuMonitor
+from rota.live.health.cluster_health import ClusterHealth
 from rota.live.health.watch import HealthWatch
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
@@ -64,8 +65,22 @@ class Service:
     """The GPUs of this machine over time; None where the devices are no GPUs of this machine."""
     health: HealthWatch | None = None
     """The health of nodes and the verdicts about failed jobs; None where the cluster itself keeps them."""
+    cluster_health: ClusterHealth | None = None
+    """The health of the nodes of a Kubernetes cluster; None elsewhere."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
+
+    def health_of(self, node_id: NodeId) -> dict[str, str]:
+        """Return the state of a node's health, and why; empty where nothing watches it."""
+        watch = self.health or self.cluster_health
+        return {} if watch is None else watch.of(node_id)
+
+    @property
+    def failures_by_cause(self) -> Mapping[str, int] | None:
+        """How often each cause of failures was found since the start; None where nothing looks for them."""
+        if self.health is not None:
+            return self.health.failures.verdicts
+        return None if self.cluster_health is None else self.cluster_health.verdicts
 
     def must_exist(self, tenant: str) -> None:
         """Raise a `RotaError` for a tenant that does not exist."""

@@ -32,7 +32,7 @@ HEARTBEAT_S = 15.0
 async def nodes(request: Request, caller: Caller) -> Response:
     """List the nodes and their free devices."""
     parts = service(request)
-    return JSONResponse(nodes_out(parts.control.state.inventory, parts.limits, parts.health))
+    return JSONResponse(nodes_out(parts.control.state.inventory, parts.limits, parts.health_of))
 
 
 @router.post("/nodes/{node_id}/{action}", response_model=NodeOut)
@@ -54,9 +54,8 @@ async def drain(
         await parts.requests.drain(NodeId(node_id), caller.asker, drained=action == "drain")
         if action == "undrain" and parts.health is not None:
             parts.health.nodes.clear(NodeId(node_id), clock.now_s())
-    found = [
-        node for node in nodes_out(parts.control.state.inventory, parts.limits, parts.health) if node["id"] == node_id
-    ]
+    listed = nodes_out(parts.control.state.inventory, parts.limits, parts.health_of)
+    found = [node for node in listed if node["id"] == node_id]
     if not found:
         raise NotFound(f"there is no node {node_id!r}")
     return JSONResponse(found[0])
@@ -65,7 +64,9 @@ async def drain(
 def _care(parts: Service, node_id: NodeId, action: str) -> None:
     """Note that a node is being repaired, or declare it healthy."""
     if parts.health is None:
-        raise NotFound("the health of this cluster's nodes is kept by Kubernetes; see its node conditions")
+        raise NotFound(
+            "the health of this cluster's nodes is kept by Kubernetes; see its node conditions, and remove its taint"
+        )
     if node_id not in {account.node.id for account in parts.control.state.inventory.nodes}:
         raise NotFound(f"there is no node {node_id!r}")
     if action == "repair":

@@ -68,6 +68,9 @@ class ErrorOut(BaseModel):
     metrics: dict[str, float | None] = Field(description="By metric: simulated over real, less one.")
     per_job_median: float
     per_job_p90: float
+    by_chance: list[float] | None = Field(
+        description="Least and largest error of the mean completion time with submissions moved by up to 20 ms."
+    )
 
 
 class SideOut(BaseModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -13,13 +13,12 @@ from pydantic import BaseModel, Field
 from rota.core.engine.preemption_guard import can_resume
 from rota.core.messages.decisions import Cause
 from rota.core.messages.reasons import Reason
-from rota.core.model.job import JobId, JobState
+from rota.core.model.job import JobId, JobState, NodeId
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
 from rota.forecast.value import Forecast, TimeRange
-from rota.live.health.watch import HealthWatch
 from rota.live.loop.control import Control
 from rota.live.loop.record import state_text
 from rota.live.workers.node_demand import NodeDemand
@@ -281,7 +280,7 @@ def _gpus(spec: Json) -> float:
     return sum(float(count) * float(gpus or 0) for count, gpus in parts)
 
 
-def nodes_out(inventory: Inventory, limits: str, health: HealthWatch | None = None) -> list[Json]:
+def nodes_out(inventory: Inventory, limits: str, health_of: Callable[[NodeId], dict[str, str]]) -> list[Json]:
     """Return all nodes as JSON."""
     return [
         {
@@ -293,7 +292,7 @@ def nodes_out(inventory: Inventory, limits: str, health: HealthWatch | None = No
             "memory_bytes": account.node.memory_bytes,
             "state": state_of(account),
             "limits": limits,
-            **({} if health is None else health.of(account.node.id)),
+            **health_of(account.node.id),
         }
         for account in inventory.nodes
         if not account.removed or account.users

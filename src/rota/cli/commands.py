@@ -79,6 +79,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.STUDY,
     ),
     CommandEntry(
+        name="schema",
+        target="rota.cli.study.schema:schema",
+        summary="Print the JSON schema of a kind of file, for editors.",
+        group=CommandGroup.STUDY,
+    ),
+    CommandEntry(
         name="policies",
         target="rota.cli.study.policies:policies",
         summary="List the policies and their parameters.",
@@ -112,6 +118,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         name="up",
         target="rota.cli.manager.up:up",
         summary="Start the manager of this machine.",
+        group=CommandGroup.RUN,
+    ),
+    CommandEntry(
+        name="doctor",
+        target="rota.cli.manager.doctor:doctor",
+        summary="Check this machine, and name what is missing for what.",
         group=CommandGroup.RUN,
     ),
     CommandEntry(

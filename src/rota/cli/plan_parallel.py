@@ -65,6 +65,10 @@ NetworkOption = Annotated[
     float | None, typer.Option(help="GB/s that a node sends to others, instead of the type's usual.", metavar="GB/S")
 ]
 
+LinksOption = Annotated[
+    str | None, typer.Option(help="The network file whose links give the rates between devices.", metavar="FILE")
+]
+
 
 def parallel(
     gpus: GpusOption,
@@ -86,6 +90,7 @@ def parallel(
     zero: ZeroOption = Sharding.NONE,
     planner: PlannerOption = "ptd-p",
     network_gb_s: NetworkOption = None,
+    network: LinksOption = None,
     measured: MeasuredOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -105,6 +110,8 @@ def parallel(
     shape, sequences = _model(model, given)
     setup = TrainingSetup(shape=shape, batch=sequences, gpus=gpus, per_node=per_node)
     device = _device(gpu, network_gb_s, measured)
+    if network is not None:
+        device = _on_network(device, network, network_gb_s, setup)
     constraints = PlanConstraints(
         tensor=tensor,
         pipeline=pipeline,
@@ -158,6 +165,19 @@ def _device(name: str, network_gb_s: float | None, measured: Path | None) -> Acc
     if not network_gb_s > 0:
         raise RotaError(f"--network-gb-s {network_gb_s:g} is not above 0; give what a node sends, in GB/s")
     return replace(device, interconnect=replace(device.interconnect, node_bytes_per_s=network_gb_s * 1e9))
+
+
+def _on_network(device: Accelerator, spec: str, network_gb_s: float | None, setup: TrainingSetup) -> Accelerator:
+    """The device with the rates of a network's links; nodes that its file does not name are numbered."""
+    from rota.files.network.network_file import network_from_spec
+    from rota.planner.parallel.network_rates import interconnect_on
+
+    if network_gb_s is not None:
+        raise RotaError("--network and --network-gb-s both say what a node sends; give one of them")
+    nodes = -(-setup.gpus // setup.per_node)
+    model = network_from_spec(spec, [f"n{number + 1}" for number in range(nodes)])
+    rates = interconnect_on(device.interconnect, model, nodes, min(setup.per_node, setup.gpus))
+    return replace(device, interconnect=rates)
 
 
 def _fitted(device: Accelerator, file: Path) -> Accelerator:

@@ -22,6 +22,7 @@ from rota.core.model.job import (
     Role,
     TenantId,
 )
+from rota.core.model.labels import NODE_NAME, TOLERATES_SUSPECTS, Operator, Requirement
 from rota.files.auto import settled
 from rota.files.document import read_document
 from rota.files.job_strictness import refuse_ambiguous
@@ -250,11 +251,12 @@ def _priority(file: JobFile) -> int:
 
 def _roles(file: JobFile) -> tuple[Role, ...]:
     if not file.roles:
-        return (_role("worker", file.full_size, file.resources),)
-    return tuple(_role(name, part.count, part) for name, part in file.roles.items())
+        return (_role(file, "worker", file.full_size, file.resources),)
+    return tuple(_role(file, name, part.count, part) for name, part in file.roles.items())
 
 
-def _role(name: str, count: int, needs: ResourcesPart | RolePart) -> Role:
+def _role(file: JobFile, name: str, count: int, needs: ResourcesPart | RolePart) -> Role:
+    away = Requirement(NODE_NAME, Operator.NOT_IN.value, file.exclude_nodes)
     types = (needs.gpu,) if isinstance(needs.gpu, str) else needs.gpu
     return Role(
         name=name,
@@ -264,6 +266,8 @@ def _role(name: str, count: int, needs: ResourcesPart | RolePart) -> Role:
         device_memory_bytes=needs.gpu_memory,
         cpu_milli=needs.cpus,
         memory_bytes=needs.memory,
+        requires=((away,),) if file.exclude_nodes else (),
+        tolerates=(TOLERATES_SUSPECTS,) if file.tolerate_suspects else (),
     )
 
 

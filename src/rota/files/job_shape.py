@@ -252,6 +252,8 @@ class JobFile(FileModel):
     max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
     checkpoint: CheckpointPart | None = None
     preemptible: bool = False
+    tolerate_suspects: bool = False
+    exclude_nodes: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
     completion: CompletionPart = CompletionPart()
     model: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     """The model that it trains; with a name of the planner's catalogue it is placed by plans and gets one."""

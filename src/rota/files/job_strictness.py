@@ -15,7 +15,7 @@ from rota.files.quantities import NotAQuantity, parse_bytes
 
 LEAST_MEMORY = 1 << 20
 """No task runs with less: a smaller number lacks its unit."""
-_FLAGS = ("gang", "exclusive", "preemptible")
+_FLAGS = ("gang", "exclusive", "preemptible", "tolerate_suspects")
 _AMOUNTS = ("memory", "gpu_memory")
 
 

@@ -148,19 +148,24 @@ DefaultBytes = Annotated[str, _by_default(parse_bytes)]
 DefaultCpus = Annotated[str, _by_default(parse_cpus)]
 
 
-CheckName = Literal["disk", "memory", "time", "cgroup", "gpu", "dcgm", "matmul", "bandwidth", "all-reduce"]
+CheckName = Literal[
+    "disk", "memory", "time", "cgroup", "gpu", "xid", "dcgm", "dcgm-diag", "matmul", "bandwidth", "all-reduce"
+]
 
 
 class HealthPart(FileModel):
     """How the health of nodes is checked."""
 
     every: Annotated[Seconds, Field(le=86400)] = 300.0
-    checks: tuple[CheckName, ...] = ("disk", "memory", "time", "cgroup", "gpu", "dcgm")
+    checks: tuple[CheckName, ...] = ("disk", "memory", "time", "cgroup", "gpu", "xid", "dcgm")
     programs: Path | None = None
     causes: Path | None = None
     timeout: Annotated[Seconds, Field(gt=0)] = 60.0
     large: Annotated[int, Field(strict=True, ge=1)] = 8
+    proven_after: Seconds = 86400.0
+    spares: Annotated[int, Field(strict=True, ge=0)] = 0
     stall: Literal["warn", "restart"] = "warn"
+    straggler: Literal["warn", "swap"] = "warn"
     stall_after: Annotated[Seconds, Field(gt=0)] = 600.0
 
 
@@ -172,6 +177,7 @@ class UpFile(FileModel):
     protect: Literal["unsaved", "none"] = "unsaved"
     min_run: Seconds = 60.0
     placement: Text | None = None
+    network: Text | None = None
     tenancy: Text = "none"
     tenants: Tenants | None = None
     max_priority: PriorityCaps | None = None

@@ -16,14 +16,14 @@ lately only the short ones have ended.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import accumulate
 
 from rota.core.model.job import Job
-from rota.forecast.chance import beyond, normal_at, normal_beyond, uniforms
+from rota.forecast.chance import uniforms
+from rota.forecast.mixture import IMPUTED, EstimateDoubt, Mixture
 from rota.forecast.past import PastRun, ended, kind_of
 
 MOST_SAMPLES = 64
@@ -41,14 +41,10 @@ LEAST_HELD, MOST_HELD = 0.25, 8.0
 SMOOTH = 0.25
 """Width of the normal distribution around each deviation, relative to their spread."""
 LEAST_SPREAD = 0.01
-IMPUTED = -1
-"""The run by whose numbers the lengths of running jobs are drawn, around the centres as they are expected."""
 BELIEVED = 6.0
 """How many samples count for a declaration to be believed in full."""
 REACH = 2.0
 """Declarations are weighed within so many standard deviations of the usual one; beyond, nothing is known of them."""
-COMMON = 0.08
-"""Standard deviation of the logarithm of an error that all jobs of a run share: nothing is quite as it was."""
 UNSURE = 1.3
 """By how much more the centre of a group is uncertain than its samples tell, since they are not independent."""
 
@@ -111,19 +107,6 @@ class _DurationGroup:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class _EstimateDoubt:
-    """How much shorter a job is expected to run than it declares, if it declares more than is usual."""
-
-    usual: float
-    doubt: float
-    reach: float
-
-    def shift(self, declared: float) -> float:
-        """Return what to add to the centre."""
-        return -self.doubt * min(max(declared - self.usual, -self.reach), self.reach)
-
-
 @dataclass(slots=True)
 class _LevelSpread:
     """How far the jobs of a group lie apart, over all groups of a level."""
@@ -155,54 +138,14 @@ class _LevelSpread:
             self.deviations += [each * math.sqrt(count / (count - 1)) for each in apart]
             self.squares += math.fsum(each * each for each in apart)
 
-    def belief(self, group: _DurationGroup, part: float) -> _EstimateDoubt:
+    def belief(self, group: _DurationGroup, part: float) -> EstimateDoubt:
         """Return how the centre follows from what a job declares, for a part of it."""
-        return _EstimateDoubt(group.usual, self.doubt * part, self.reach)
+        return EstimateDoubt(group.usual, self.doubt * part, self.reach)
 
     def within(self, prior: float, *, is_vague: bool) -> float:
         """Return the standard deviation in a group; a vague prior counts the less the more was seen."""
         weight = 1.0 / (1.0 + self.freedom) if is_vague else 1.0
         return max(math.sqrt((self.squares + weight * prior**2) / (self.freedom + weight)), LEAST_SPREAD)
-
-
-@dataclass(frozen=True, slots=True)
-class _Mixture:
-    """Normal distributions of equal width around a centre that is itself uncertain."""
-
-    key: str
-    centre: float
-    unsure: float
-    offsets: list[float]
-    total: list[float]
-    width: float
-    beliefs: tuple[_EstimateDoubt, ...]
-
-    def middle(self, run: int, declared: float) -> float:
-        """Return the centre in a run, of jobs that declare so much."""
-        common = COMMON * normal_at(uniforms(run, "common")[0])
-        centre = self.centre + math.fsum(each.shift(declared) for each in self.beliefs)
-        if run == IMPUTED:
-            return centre
-        return centre + common + self.unsure * normal_at(uniforms(run, self.key)[0])
-
-    def draw(self, middle: float, share: float, place: float) -> float:
-        """Return the logarithm at two uniform numbers: one chooses the part, one the place in it."""
-        at = min(bisect_right(self.total, share * self.total[-1]), len(self.offsets) - 1)
-        return middle + self.offsets[at] + self.width * normal_at(place)
-
-    def draw_beyond(self, middle: float, least: float, share: float, place: float) -> float:
-        """Return the same, known to exceed `least`; the centre is the likelier the better it agrees with that."""
-        lower = [0.0, *self.total[:-1]]
-        weights = [
-            (upper - below) * beyond((least - middle - offset) / self.width)
-            for below, upper, offset in zip(lower, self.total, self.offsets, strict=True)
-        ]
-        total = list(accumulate(weights))
-        if not total[-1] > 1e-12:  # longer than all that was seen: as long again, as likely as not
-            return least - math.log(max(share, 1e-6))
-        at = min(bisect_right(total, share * total[-1]), len(self.offsets) - 1)
-        centre = middle + self.offsets[at]
-        return centre + self.width * normal_beyond((least - centre) / self.width, place)
 
 
 class RunTimes:
@@ -223,7 +166,9 @@ class RunTimes:
         self._groups: dict[Hashable, _DurationGroup] = {}
         self._levels: dict[tuple[_Base, str], _LevelSpread] = {}
         self._held: dict[tuple[_Base, str], float] = {}
-        self._mixtures: dict[Hashable, _Mixture] = {}
+        self._mixtures: dict[Hashable, Mixture] = {}
+        self._run: int | None = None
+        self._offs: dict[str, float] = {}
         for each in past:
             self._learn(each)
         for group in self._groups.values():
@@ -257,13 +202,22 @@ class RunTimes:
         base = _base(job)
         scale = _scale(job, base) or 1.0
         mixture = self._mixture(job, command, base)
-        middle = mixture.middle(run, math.log(scale))
+        middle = mixture.middle(math.log(scale), self._off(run, mixture))
         share, place = uniforms(run, job.id)
         if done_s <= 0:
             return scale * _exp(mixture.draw(middle, share, place))
         return max(scale * _exp(mixture.draw_beyond(middle, math.log(done_s / scale), share, place)), done_s)
 
-    def _mixture(self, job: Job, command: str, base: _Base) -> _Mixture:
+    def _off(self, run: int, mixture: Mixture) -> float:
+        """Return by how much a centre is off in a run; jobs are drawn run after run."""
+        if run != self._run:
+            self._run, self._offs = run, {}
+        found = self._offs.get(mixture.key)
+        if found is None:
+            found = self._offs[mixture.key] = mixture.off(run)
+        return found
+
+    def _mixture(self, job: Job, command: str, base: _Base) -> Mixture:
         key = (base, job.user or job.tenant, job.name, command, job.gpu_milli)
         found = self._mixtures.get(key)
         if found is None:
@@ -282,11 +236,11 @@ class RunTimes:
                 chain.append((key, group))
         return chain
 
-    def _mix(self, chain: Sequence[tuple[Hashable, _DurationGroup]], base: _Base) -> _Mixture:
+    def _mix(self, chain: Sequence[tuple[Hashable, _DurationGroup]], base: _Base) -> Mixture:
         centre, unsure = base.mean, 0.6 * base.spread
         offsets, weights = [0.0], [1.0]
         width = base.spread
-        beliefs: list[_EstimateDoubt] = []
+        beliefs: list[EstimateDoubt] = []
         around: _DurationGroup | None = None
         for _, group in chain:
             level = self._levels[base, group.level]
@@ -302,7 +256,7 @@ class RunTimes:
             width = max(SMOOTH * within, LEAST_SPREAD)
             around = group
         key = repr(chain[-1][0]) if chain else base.name
-        return _Mixture(key, centre, unsure, offsets, list(accumulate(weights)), width, tuple(beliefs))
+        return Mixture(key, centre, unsure, offsets, list(accumulate(weights)), width, tuple(beliefs))
 
     def _held_by(self, base: _Base, level: str, around: _DurationGroup, within: float) -> float:
         """Return how many samples of a group its surroundings count as: variance in groups over that between them."""

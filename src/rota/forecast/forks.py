@@ -51,6 +51,4 @@ def _begin(one: Callable[[int], RunResult | None], numbers: list[int]) -> tuple[
 
 def _decode(line: str) -> RunResult:
     value = json.loads(line)
-    return RunResult(
-        start_s=value["start_s"], end_s=value["end_s"], ahead=tuple(JobId(name) for name in value["ahead"])
-    )
+    return RunResult(**{**value, "ahead": tuple(JobId(name) for name in value["ahead"])})

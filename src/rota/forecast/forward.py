@@ -15,6 +15,8 @@ from rota.core.model.job import JobId, JobState
 from rota.drivers.simulator.adopt import Targets, adopt
 from rota.drivers.simulator.run import ENDLESS, MomentClock
 from rota.drivers.simulator.world import World
+from rota.network.load import NetworkLoad
+from rota.network.model import NetworkModel
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Submission
 
@@ -38,6 +40,10 @@ class RunResult:
     end_s: float
     ahead: tuple[JobId, ...]
     """Waiting jobs that were started before it, in order."""
+    starts_before: int = 0
+    """Starts of any jobs before it, those of later arrivals and after preemptions included."""
+    stopped_s: float = 0.0
+    """How long it did not run between its start and its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,8 @@ class AssumedFuture:
     horizon_s: float = HORIZON_S
     rerate: bool = False
     """Whether running jobs go on at the assumed speeds, and not at those recorded."""
+    network: NetworkModel | None = None
+    """The links that jobs wait for; None: none."""
 
 
 def run_forward(
@@ -74,7 +82,8 @@ class _ForwardRun:
         state = engine.state
         cluster = Cluster(nodes=tuple(account.node for account in state.inventory.nodes))
         self._engine = engine
-        self._world = World(cluster, future.speed, future.costs, overlaps=engine.overlaps)
+        links = None if future.network is None else NetworkLoad(future.network, cluster.nodes)
+        self._world = World(cluster, future.speed, future.costs, overlaps=engine.overlaps, network=links)
         self._outstanding = adopt(
             self._world, state, future.targets, future.costs.checkpoint_interval_s, rerate=future.rerate
         )
@@ -83,11 +92,14 @@ class _ForwardRun:
         self._until_s = state.now_s + future.horizon_s
         self._waiting = {live.job.id for live in state.jobs.values() if live.state is JobState.WAITING}
         self._ahead: list[JobId] = []
+        self._starts_before = 0
         self._start_s = math.inf
 
     def run(self, asked: Submission | None, give_up_at_s: float) -> RunResult:
         engine, world = self._engine, self._world
         now_s = engine.state.now_s
+        before = engine.state.jobs.get(self._job_id)
+        ran_s = 0.0 if before is None else before.run_s(now_s)
         happened: list[Event] = []
         if asked is not None:
             world.expect(asked)
@@ -106,8 +118,14 @@ class _ForwardRun:
             if moments % CHECK_EVERY == 0 and time.monotonic() > give_up_at_s:
                 raise OutOfTime
         live = engine.state.jobs[self._job_id]
+        end_s = math.inf if live.ended_s is None else live.ended_s
+        from_s = self._start_s if math.isfinite(self._start_s) else now_s
         return RunResult(
-            start_s=self._start_s, end_s=math.inf if live.ended_s is None else live.ended_s, ahead=tuple(self._ahead)
+            start_s=self._start_s,
+            end_s=end_s,
+            ahead=tuple(self._ahead),
+            starts_before=self._starts_before,
+            stopped_s=max(end_s - from_s - (live.ran_s - ran_s), 0.0),
         )
 
     def _is_over(self) -> bool:
@@ -131,6 +149,7 @@ class _ForwardRun:
             if isinstance(each, Start | Resume) and each.job_id == self._job_id:
                 self._start_s = now_s
                 return
+            self._starts_before += isinstance(each, Start | Resume)
             if isinstance(each, Start) and each.job_id in self._waiting:
                 self._waiting.discard(each.job_id)
                 self._ahead.append(each.job_id)

@@ -20,7 +20,9 @@ from rota.core.state.state import State
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.durations import KnownFrom, RunTimes
 from rota.forecast.forward import HORIZON_S, AssumedFuture, OutOfTime, RunResult, run_forward
+from rota.forecast.queue_sample import QueueSample
 from rota.forecast.value import Basis, Forecast, NoForecast, time_range
+from rota.network.model import NetworkModel
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Outcome, Submission
 
@@ -45,7 +47,11 @@ class Assumptions:
     """Whether running jobs go on at these speeds: the drivers of real machines record none."""
     startup_s: float = 0.0
     """Time from the order to start a job until it is reported as started."""
+    network: NetworkModel | None = None
+    """The links that jobs wait for; None: none."""
     command_of: Callable[[Job], str] = no_command
+    sample: QueueSample = field(default_factory=QueueSample)
+    """Which of many waiting jobs stand for all."""
     true_work: Callable[[Job], float | None] | None = None
     """The true work of jobs, where known; None where not."""
 
@@ -112,9 +118,10 @@ def predict(
         future = _future(number, state, assumed, most)
         asked = _asked(number, question, assumed)
         try:
-            return run_forward(copy(), future, question.job_id, asked=asked, give_up_at_s=begun_s + limit_s)
+            found = run_forward(copy(), future, question.job_id, asked=asked, give_up_at_s=begun_s + limit_s)
         except OutOfTime:
             return None
+        return assumed.sample.whole(found, state.now_s)
 
     results = sampler(one, range(budget.runs))
     return _summary(state, question, assumed, results, reason)
@@ -149,6 +156,7 @@ def _future(number: int, state: State, assumed: Assumptions, most: int) -> Assum
         speed=assumed.speed,
         horizon_s=HORIZON_S,
         rerate=assumed.rerate,
+        network=assumed.network,
     )
 
 
@@ -196,7 +204,7 @@ def _summary(
         reason = NoForecast.UNKNOWN
     return Forecast(
         made_s=state.now_s,
-        position=median_low(len(each.ahead) for each in results) + 1 if waits else 0,
+        position=_position(assumed.sample, results) if waits else 0,
         start=start,
         end=end,
         basis=basis,
@@ -204,6 +212,11 @@ def _summary(
         starts_s=starts if waits else (),
         ends_s=ends,
     )
+
+
+def _position(sample: QueueSample, results: Sequence[RunResult]) -> int:
+    """Return the place in the queue: jobs that start before it in the median run, and one."""
+    return round(median_low(map(sample.ahead, results))) + 1
 
 
 def _never(state: State, question: Question) -> NoForecast:
@@ -227,4 +240,6 @@ def _basis(state: State, question: Question, assumed: Assumptions, results: Sequ
         guessed=known.count(KnownFrom.GUESS),
         past_runs=assumed.times.past_runs,
         arrivals_per_hour=assumed.arrivals.jobs_per_hour,
+        sampled=len(assumed.sample.jobs),
+        waiting=assumed.sample.waiting,
     )

@@ -106,6 +106,25 @@ def _factor(run: RunEnd, others: float, me: Blame) -> float:
     return factor
 
 
+SURE = 0.9
+"""The probability from which a node is suspected for what failed on it."""
+LEAST_JOBS, LEAST_OWNERS = 3, 2
+"""So many different jobs, of so many owners, must have failed on a node that is suspected for it."""
+
+
+def failing_nodes(
+    runs: Sequence[RunEnd], owners: Mapping[str, str], odds: FaultOdds, among: Iterable[str]
+) -> dict[str, str]:
+    """Nodes on which jobs of several owners failed, if they rather than the jobs are at fault, and why, in words."""
+    found = {}
+    for name in among:
+        jobs = {run.job for run in runs if run.failed and name in run.nodes}
+        users = {owners.get(job, "") for job in jobs}
+        if odds.nodes.get(name, 0.0) >= SURE and len(jobs) >= LEAST_JOBS and len(users) >= LEAST_OWNERS:
+            found[name] = f"{len(jobs)} jobs of {len(users)} users failed here; at fault with {odds.nodes[name]:.0%}"
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LemonCounters:
     """What was counted of a node in the last 28 days."""

@@ -141,6 +141,12 @@ def read_causes(path: Path | None) -> tuple[CauseOfFailure, ...]:
     return (*parse_causes(text, str(path)), *built_in_causes())
 
 
+_PREFIX = re.compile(
+    r"^(?:\s*(?:\[(?:rank|default|RANK)?\s*\d+\]:|\[\d+,\d+\]<std(?:err|out)>:|.{0,40}\[\d+\]<std(?:err|out)>:|[\w.-]{1,60}\s+\|))+\s?"
+)
+"""What launchers write before each line of a rank: torchrun, mpirun, Horovod, Docker Compose."""
+_INFORMS = re.compile(r"NCCL INFO|\[INFO\]| - INFO - |\b(?:User|Future|Deprecation|Runtime|Import|Pending\w+)Warning\b")
+"""Lines of a run that goes well, too."""
 _XID = re.compile(r"NVRM: Xid \([^)]*\): (\d+)|\bXid:? (\d+)\b")
 
 
@@ -158,13 +164,14 @@ def diagnose(
     """
     table = built_in_causes() if causes is None else causes
     found: list[tuple[int, int, int, Diagnosis]] = []
-    lines = output.splitlines()
+    lines = [_PREFIX.sub("", line[:LONGEST_LINE], count=1) for line in output.splitlines()]
+    telling = ["" if _INFORMS.search(line) else line for line in lines]
     reported = [(len(lines), number, f"Xid {number}") for number in xids]
     for at, line in enumerate(lines):
         if "Xid" in line and (seen := _XID.search(line)):
             reported.append((at, int(seen[1] or seen[2]), _short(line)))
     for order, cause in enumerate(table):
-        at_line = _last_match(cause, lines)
+        at_line = _last_match(cause, telling)
         if at_line is not None:
             found.append((cause.tier, -at_line, order, Diagnosis(cause=cause, evidence=_short(lines[at_line]))))
         for at, number, words in reported:
@@ -178,8 +185,8 @@ def diagnose(
 
 def _last_match(cause: CauseOfFailure, lines: Sequence[str]) -> int | None:
     for at in range(len(lines) - 1, -1, -1):
-        line = lines[at][:LONGEST_LINE]
-        if any(pattern.search(line) for pattern in cause.patterns):
+        line = lines[at]
+        if line and any(pattern.search(line) for pattern in cause.patterns):
             return at
     return None
 

@@ -58,6 +58,8 @@ class FailureModel:
     """Mean time to repair, exponentially distributed."""
     detect_s: float = 0.0
     """Time from a failure until it is noticed; jobs stand still meanwhile."""
+    proven_s: float = 0.0
+    """A repaired node is unproven for so long, times its failures so far: large jobs avoid it. 0: never."""
     spares: int = 0
     """Nodes that take no jobs until others fail."""
     adaptive: bool = False
@@ -71,7 +73,7 @@ class FailureModel:
     def __post_init__(self) -> None:
         if not 0 < self.shape < math.inf:
             raise RotaError(f"failures: shape is {self.shape:g}; it must be above 0")
-        for name in ("wear", "infant", "infant_s", "repair_s", "detect_s"):
+        for name in ("wear", "infant", "infant_s", "repair_s", "detect_s", "proven_s"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise RotaError(f"failures: {name} is {value:g}; it must be 0 or more")

@@ -34,8 +34,11 @@ class FailureRate:
         """Seconds between two failures of a job on so many nodes."""
         return mean_time_to_failure(max(nodes, 1), self.per_1000_node_days)
 
+    def interval_s(self, nodes: int) -> float:
+        """Young's interval for a job on so many nodes that has made no checkpoint yet."""
+        return max(young(ASSUMED_WRITE_S, self.mttf_s(nodes)), SHORTEST_S)
+
     def variables(self, nodes: int) -> dict[str, str]:
         """The variables by which a job that saves its progress knows how often to do that."""
-        mttf_s = self.mttf_s(nodes)
-        every_s = max(young(ASSUMED_WRITE_S, mttf_s), SHORTEST_S)
+        every_s, mttf_s = self.interval_s(nodes), self.mttf_s(nodes)
         return {"ROTA_CHECKPOINT_EVERY": f"{every_s:.0f}", "ROTA_MTTF": f"{mttf_s:.0f}"}

@@ -115,6 +115,7 @@ class FailureParams:
     lemon_factor: float | None = None
     repair_s: float | None = None
     detect_s: float | None = None
+    proven_s: float | None = None
     spares: int | None = None
     adaptive: bool | None = None
     job_failures: float | None = None

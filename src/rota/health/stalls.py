@@ -1,7 +1,10 @@
-"""Hangs and stragglers, from the steps that the ranks of a job report.
+"""Hangs and stragglers, from the steps that the ranks of a job report, or from how busy their GPUs are.
 
 A job hangs if no rank has made a step for much longer than it ever took before. A rank straggles if its pace stays far
 below the median of its gang, over several looks.
+
+Ranks that wait in a collective operation keep their GPUs busy: one whose GPU is idle for long, while those of all
+others are busy, is what they wait for.
 """
 
 from __future__ import annotations
@@ -22,6 +25,10 @@ LOOKS = 3
 """So many looks in a row must agree about a straggler."""
 WINDOW = 12
 """Looks over which a pace is measured."""
+
+
+IDLE_PERCENT, BUSY_PERCENT = 5.0, 80.0
+"""A GPU is idle below the first, and busy above the second."""
 
 
 class StallKind(Enum):
@@ -51,6 +58,7 @@ class ProgressOfRanks:
         self._moved_s: float | None = None
         self._longest_s = 0.0
         self._slow: dict[int, int] = {}
+        self._idle_since_s: float | None = None
 
     def look(self, now_s: float, steps: Mapping[int, float]) -> Stall | None:
         """Take in the steps of all ranks that report; return what is wrong, if anything."""
@@ -74,6 +82,21 @@ class ProgressOfRanks:
         behind = min(steps, key=lambda rank: (steps[rank], rank))
         text = f"no step for {still_s:.0f} s, the longest before was {self._longest_s:.0f} s; rank {behind} is behind"
         return Stall(kind=StallKind.HANG, ranks=tuple(sorted(stopped)), text=text)
+
+    def look_at_gpus(self, now_s: float, busy: Mapping[int, float]) -> Stall | None:
+        """Take in how busy the GPUs of the ranks are, in percent; return ranks that all others wait for."""
+        idle = tuple(sorted(rank for rank, percent in busy.items() if percent < IDLE_PERCENT))
+        others = [percent for rank, percent in busy.items() if rank not in idle]
+        if not idle or len(others) < len(idle) or min(others, default=0.0) < BUSY_PERCENT:
+            self._idle_since_s = None
+            return None
+        if self._idle_since_s is None:
+            self._idle_since_s = now_s
+        still_s = now_s - self._idle_since_s
+        if still_s < self._least_s:
+            return None
+        text = f"the GPUs of rank {idle[0]} are idle for {still_s:.0f} s while those of {len(others)} others are busy"
+        return Stall(kind=StallKind.HANG, ranks=idle, text=text)
 
     def _straggling(self, steps: Mapping[int, float]) -> Stall | None:
         first_s, first = self._seen[0]

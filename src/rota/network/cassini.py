@@ -22,6 +22,8 @@ ANGLES = 720
 LONGEST = 12
 """The unified circle is at most so many times the longest iteration; periods are rounded to make it so."""
 SWEEPS = 6
+MOST_STRETCH = 0.05
+"""How much longer an iteration may be made to close its circle with those of others."""
 COARSE = 72
 """Rotations that the coarse search tries."""
 
@@ -212,6 +214,44 @@ def affinity_shifts(
         scores={link: found.score for link, found in best.items()},
         is_loop_free=is_loop_free,
     )
+
+
+def joining_shift(
+    own: JobCircle,
+    demands: Mapping[int, float],
+    beside: Mapping[int, Sequence[JobCircle]],
+    capacity: Mapping[int, float],
+) -> tuple[float, float]:
+    """Return the shift and the period of a job that joins others whose turns stay as they are.
+
+    `beside` are the circles of the others on each link that they would exceed with it, at their shifts; `demands` is
+    what it sends there itself. Its period is lengthened by at most a twentieth where its circle then closes with
+    theirs. The best shift is the one with the least excess, over all links together.
+    """
+    periods = [circle.period_s for circles in beside.values() for circle in circles]
+    if not periods:
+        return 0.0, own.period_s
+    length_s = unified_s([*periods, own.period_s])
+    turns = max(int(length_s / own.period_s * (1 + 1e-9)), 1)
+    period_s = length_s / turns
+    if period_s > own.period_s * (1 + MOST_STRETCH):
+        period_s, turns = own.period_s, max(round(length_s / own.period_s), 1)
+    choices = max(ANGLES // turns, 1)
+    over = np.zeros(choices)
+    for link, circles in sorted(beside.items()):
+        placed = np.sum([demand_on(circle, length_s) for circle in circles], axis=0)
+        mine = JobCircle(
+            period_s=period_s, start_s=own.start_s, length_s=min(own.length_s, period_s), demand=demands[link]
+        )
+        over += _excess_at(np.arange(choices), demand_on(mine, length_s), placed, capacity[link]) / capacity[link]
+    best = np.flatnonzero(over <= over.min() + 1e-9)
+    return float(best[len(_run_of(best)) // 2]) * length_s / ANGLES % period_s, period_s
+
+
+def _run_of(numbers: Ints) -> Ints:
+    """Return the first numbers that follow each other: the middle of them is farthest from any excess."""
+    gaps = np.flatnonzero(np.diff(numbers) > 1)
+    return numbers[: int(gaps[0]) + 1] if len(gaps) else numbers
 
 
 def rank_by_score(scores: Sequence[float]) -> list[int]:

@@ -11,15 +11,15 @@ import numpy as np
 from rota.core.model.cluster import Node
 from rota.core.model.job import Job, JobId
 from rota.core.model.placement import Placement
-from rota.network.cassini import JobCircle, affinity_shifts
-from rota.network.crux import compressed, intensity, least_congested
+from rota.network.crux import least_congested
 from rota.network.demand import IterationDemand, demand_of
 from rota.network.model import LinkMechanism, NetworkModel, PhaseAlignment
-from rota.network.phases import PhasedJob, run_phases
+from rota.network.rank_order import task_order
 from rota.network.routing import Path, Router, mixed
 from rota.network.sharing import LinkUse, max_min
 from rota.network.topology import Floats, Ints
 from rota.network.traffic import JobTraffic, RankPlace, iteration_s, ranks_of, traffic_on
+from rota.network.turns import settled
 
 SAME = 1e-9
 """Relative change of a speed that is none."""
@@ -90,7 +90,21 @@ class NetworkLoad:
         if demand is None:
             self._unknown[job.id] = None
             return None
-        return self.traffic_among(demand, ranks, mixed(*job.id.encode()))
+        key = mixed(*job.id.encode())
+        return self.traffic_among(demand, self._ordered(job, placement, ranks, demand, key), key)
+
+    def _ordered(
+        self, job: Job, placement: Placement, ranks: Sequence[RankPlace], demand: IterationDemand, key: int
+    ) -> Sequence[RankPlace]:
+        """Return ranks in the order that drivers give their tasks."""
+        if len(job.roles) > 1:
+            return ranks
+        per_task = max(len(ranks) // sum(slot.tasks for slot in placement), 1)
+        tasks = [ranks[first : first + per_task] for first in range(0, len(ranks), per_task)]
+        order = task_order(
+            demand.collective, tasks, self.model.topology, lambda one, other: self.router.route(one, other, key)
+        )
+        return [rank for task in order for rank in tasks[task]]
 
     def ranks(self, job: Job, placement: Placement) -> list[RankPlace]:
         """Return the ranks of a job with the numbers that nodes have in the network."""
@@ -252,9 +266,7 @@ class NetworkLoad:
                 comm_s = entry.traffic.exchange_s(level)
                 self._set_speed(entry, iteration_s(entry.traffic.demand, comm_s, self.model.interference))
             return
-        jobs = phased([entry.traffic for entry in group], self.model)
-        outcome = run_phases(jobs, self.model.topology.capacity, iterations=12, warm_up=6)
-        for entry, now_s in zip(group, outcome.iteration_s, strict=True):
+        for entry, now_s in zip(group, settled([entry.traffic for entry in group], self.model), strict=True):
             self._set_speed(entry, now_s if math.isfinite(now_s) else self.alone_s(entry.traffic))
 
 
@@ -263,74 +275,3 @@ def _sends(entry: _Entry, level: float, model: NetworkModel) -> float:
     comm_s = entry.traffic.exchange_s(level)
     moving_s = comm_s - entry.traffic.fixed_s
     return min(moving_s / max(iteration_s(entry.traffic.demand, comm_s, model.interference), 1e-12), 1.0)
-
-
-def phased(traffics: Sequence[JobTraffic], model: NetworkModel) -> list[PhasedJob]:
-    """Return the phases of jobs with the shifts or priorities of the network's mechanism."""
-    jobs = [_phased(traffic) for traffic in traffics]
-    if model.mechanism is LinkMechanism.CRUX:
-        ranks = compressed([intensity(traffic) for traffic in traffics], model.priority_levels)
-        return [_with(job, priority=rank) for job, rank in zip(jobs, ranks, strict=True)]
-    if model.mechanism is LinkMechanism.CASSINI:
-        shifts = shifts_of(jobs, model)
-        return [_with(job, shift_s=shift_s) for job, shift_s in zip(jobs, shifts, strict=True)]
-    return jobs
-
-
-def circles_of(jobs: Sequence[PhasedJob]) -> list[JobCircle]:
-    """Return the circles of jobs; the demand is their level alone."""
-    return [
-        JobCircle(
-            period_s=job.alone_s,
-            start_s=job.quiet_s,
-            length_s=min(job.alone_comm_s, job.alone_s),
-            demand=job.top_level,
-        )
-        for job in jobs
-    ]
-
-
-def contended(jobs: Sequence[PhasedJob], model: NetworkModel) -> dict[int, dict[int, float]]:
-    """Return the demand of each job on every link that they would exceed together."""
-    by_link: dict[int, dict[int, float]] = {}
-    for number, job in enumerate(jobs):
-        for link, load in job.loads.items():
-            by_link.setdefault(link, {})[number] = load * job.top_level
-    capacity = model.topology.capacity
-    return {
-        link: demands
-        for link, demands in by_link.items()
-        if len(demands) > 1 and sum(demands.values()) > float(capacity[link]) * (1 + 1e-9)
-    }
-
-
-def shifts_of(jobs: Sequence[PhasedJob], model: NetworkModel) -> tuple[float, ...]:
-    """Return Cassini's time shift of each job."""
-    by_link = contended(jobs, model)
-    capacity = {link: float(model.topology.capacity[link]) for link in by_link}
-    return affinity_shifts(circles_of(jobs), by_link, capacity).shifts_s
-
-
-def _phased(traffic: JobTraffic) -> PhasedJob:
-    demand = traffic.demand
-    hidden_s = demand.overlap * demand.compute_s
-    slack = traffic.moving_s * traffic.alone_level / traffic.unit_bytes if traffic.alone_level else 1.0
-    return PhasedJob(
-        quiet_s=demand.compute_s - hidden_s + traffic.fixed_s,
-        bytes=traffic.unit_bytes * slack if traffic.loads else 0.0,
-        loads=traffic.loads,
-        hidden_s=hidden_s,
-        top_level=traffic.alone_level or math.inf,
-    )
-
-
-def _with(job: PhasedJob, *, priority: int = 0, shift_s: float = 0.0) -> PhasedJob:
-    return PhasedJob(
-        quiet_s=job.quiet_s,
-        bytes=job.bytes,
-        loads=job.loads,
-        hidden_s=job.hidden_s,
-        top_level=job.top_level,
-        priority=priority,
-        shift_s=shift_s,
-    )

@@ -72,6 +72,10 @@ class NetworkModel:
     priority_levels: int = 8
     """Priorities that the switches know, under Crux."""
     interference: MemoryInterference = field(default_factory=MemoryInterference)
+    interface: str = ""
+    """The network interface of nodes that jobs use, as gloo and NCCL name it."""
+    adapters: str = ""
+    """The InfiniBand adapters that NCCL may use."""
 
     def __post_init__(self) -> None:
         if not 0 < self.efficiency <= 1:

@@ -16,6 +16,8 @@ from rota.core.errors import RotaError
 from rota.network.sharing import LinkUse, max_min
 from rota.network.topology import Floats
 
+LATE = 0.1
+"""The part of its period by which a job may miss its turn; `rota.sdk.ddp` waits likewise."""
 _DONE = 1e-9
 """Fraction of the bytes of an iteration that counts as sent: less is rounding of the clock."""
 
@@ -35,6 +37,8 @@ class PhasedJob:
     priority: int = 0
     shift_s: float = 0.0
     """When its first iteration starts."""
+    period_s: float = 0.0
+    """If it keeps turns: how far its iterations start apart. One that is late by over a tenth waits for the next."""
 
     @property
     def alone_comm_s(self) -> float:
@@ -116,13 +120,23 @@ def run_phases(jobs: Sequence[PhasedJob], capacity: Floats, *, iterations: int =
             elif left[number] < 0 and ready[number] == math.inf and quiet_until[number] <= now_s:
                 left[number] = job.bytes
             if ready[number] <= now_s:
-                times[number].append(now_s - began[number])
-                began[number], quiet_until[number], ready[number] = now_s, now_s + job.quiet_s, math.inf
+                next_s = _turn_s(job, now_s)
+                times[number].append(next_s - began[number])
+                began[number], quiet_until[number], ready[number] = next_s, next_s + job.quiet_s, math.inf
     return PhaseOutcome(
         iteration_s=tuple(float(np.mean(done[warm_up:])) if len(done) > warm_up else math.inf for done in times),
         worst_s=tuple(max(done[warm_up:], default=math.inf) for done in times),
         busy={link: amount / (capacity[link] * now_s) for link, amount in sorted(busy.items())} if now_s else {},
     )
+
+
+def _turn_s(job: PhasedJob, now_s: float) -> float:
+    """Return when the next iteration of a job starts that has ended one now."""
+    if not job.period_s:
+        return now_s
+    late_s = (now_s - job.shift_s) % job.period_s
+    is_in_time = late_s <= LATE * job.period_s or job.period_s - late_s <= 1e-9 * max(now_s, job.period_s)
+    return now_s if is_in_time else now_s + job.period_s - late_s
 
 
 def _spread(jobs: Sequence[PhasedJob]) -> int:

@@ -16,6 +16,10 @@ from rota.network.traffic import RankPlace
 SWEEPS = 4
 MOST_SEARCHED = 64
 """Ranks up to which exchanges of two ranks are tried."""
+MOST_INSIDE = 16
+"""Tasks on one node up to which exchanges of two are tried: its links need not be alike."""
+MOST_JUDGED = 512
+"""Ranks up to which the order of tasks is judged by all of them."""
 
 
 def link_flows(
@@ -37,7 +41,7 @@ def worst_contention(
     kind: CollectiveKind, ranks: Sequence[RankPlace], topology: NetworkTopology, path_of: Callable[[int, int], Path]
 ) -> float:
     """Return the sum over phases of the time that the busiest link takes, relative to one flow on a node's own link."""
-    alone = min(topology.access_bytes_per_s(rank.node) for rank in ranks)
+    alone = min(topology.access_bytes_per_s(rank.node) for rank in ranks) or 1.0
     total = 0.0
     for flows in link_flows(kind, ranks, topology, path_of):
         total += max((count * alone / float(topology.capacity[link]) for link, count in flows.items()), default=0.0)
@@ -46,7 +50,9 @@ def worst_contention(
 
 def near_order(ranks: Sequence[RankPlace], topology: NetworkTopology) -> list[int]:
     """Return ranks so that those below one switch follow each other: a ring then enters each switch once."""
-    return sorted(range(len(ranks)), key=lambda r: (_switch(ranks[r], topology), ranks[r].node, ranks[r].device or 0))
+    switch = {(rank.node, rank.device): _switch(rank, topology) for rank in dict.fromkeys(ranks)}
+    key = [(switch[rank.node, rank.device], rank.node, rank.device or 0) for rank in ranks]
+    return sorted(range(len(ranks)), key=key.__getitem__)
 
 
 def alternating_order(ranks: Sequence[RankPlace], topology: NetworkTopology) -> list[int]:
@@ -89,21 +95,58 @@ def best_order(
     given = list(range(len(ranks)))
     choices = [given, near_order(ranks, topology), alternating_order(ranks, topology)]
     best = min(choices, key=cost)
+    return best if len(ranks) > MOST_SEARCHED else _exchanged(best, cost)
+
+
+def _exchanged(best: list[int], cost: Callable[[Sequence[int]], float]) -> list[int]:
+    """Return an order after exchanges of two that lower its cost."""
     lowest = cost(best)
-    if len(ranks) > MOST_SEARCHED:
-        return best
     for _ in range(SWEEPS):
         before = lowest
-        for one in range(len(ranks)):
-            for other in range(one + 1, len(ranks)):
+        for one in range(len(best)):
+            for other in range(one + 1, len(best)):
                 tried = list(best)
                 tried[one], tried[other] = tried[other], tried[one]
                 found = cost(tried)
-                if found < lowest - 1e-9:
+                if found < lowest * (1 - 1e-9):
                     best, lowest = tried, found
         if lowest == before:
             break
     return best
+
+
+def task_order(
+    kind: CollectiveKind,
+    tasks: Sequence[Sequence[RankPlace]],
+    topology: NetworkTopology,
+    path_of: Callable[[int, int], Path],
+) -> list[int]:
+    """Return the order of tasks, each of some ranks that stay together: the given, near or alternating one.
+
+    The given order is kept unless another has less contention; a large job's is judged by one rank of each task.
+    """
+    heads = [ranks[0] for ranks in tasks]
+    whole = sum(map(len, tasks)) <= MOST_JUDGED
+
+    def cost(order: Sequence[int]) -> float:
+        """Contention; then, as far as it is equal, the links that are crossed."""
+        ranks = [rank for task in order for rank in (tasks[task] if whole else tasks[task][:1])]
+        flows = link_flows(kind, ranks, topology, path_of)
+        crossed = sum(count for some in flows for count in some.values())
+        capacity = topology.capacity
+        worst = sum(max((count / float(capacity[link]) for link, count in some.items()), default=0.0) for some in flows)
+        return float(f"{worst * (1 + 1e-6 * crossed):.9g}")
+
+    given = list(range(len(tasks)))
+    choices = [given, near_order(heads, topology)]
+    if kind is CollectiveKind.HALVING_DOUBLING:
+        choices.append(alternating_order(heads, topology))
+    different = [choice for number, choice in enumerate(choices) if choice not in choices[:number]]
+    best = min(different, key=cost) if len(different) > 1 else given
+    if len({rank.node for rank in heads}) > 1 or not 2 < len(tasks) <= MOST_INSIDE:
+        return best
+    flows = link_flows(kind, [rank for task in best for rank in tasks[task]], topology, path_of)
+    return best if all(count == 1 for some in flows for count in some.values()) else _exchanged(best, cost)
 
 
 def _switch(rank: RankPlace, topology: NetworkTopology) -> int:

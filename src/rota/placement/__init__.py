@@ -19,7 +19,7 @@ from rota.placement.search import find
 from rota.placement.skew import is_skewed
 from rota.plugins import Plugin, find_plugin, names_of
 
-__all__ = ["ATTEMPTS", "ATTEMPT_S", "SUMMARIES", "NodeChoice", "Style", "style"]
+__all__ = ["ATTEMPTS", "ATTEMPT_S", "SUMMARIES", "NodeChoice", "Style", "on_network", "style"]
 
 _ANYWHERE = Locality()
 
@@ -74,7 +74,18 @@ class Style:
         return len(job.roles) == 1 and (job.roles[0].count == 1 or self._pattern(job) is not Pattern.EVEN)
 
     def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
-        """Devices for all tasks of a job, or None."""
+        """Devices for all tasks of a job, or None; one larger than a node gets proven nodes where they can hold it."""
+        if inventory.unproven and is_larger_than_a_node(inventory, job):
+            inventory.avoided = inventory.unproven
+            try:
+                placement = self._find(inventory, job, insist)
+            finally:
+                inventory.avoided = 0
+            if placement is not None:
+                return placement
+        return self._find(inventory, job, insist)
+
+    def _find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
         if self.ranking is not None:
             return find_ranked(inventory, job, self.ranking, insist)
         if self.network:
@@ -85,6 +96,11 @@ class Style:
 
     def _pattern(self, job: Job) -> Pattern:
         return Pattern.FIRST if self.by_skew and not is_skewed(job.model) else self.pattern
+
+
+def is_larger_than_a_node(inventory: Inventory, job: Job) -> bool:
+    """Whether no single node could hold a job, so that it depends on several."""
+    return job.gpus > max((len(pool.by_free) - 1 for pool in inventory.pools), default=0)
 
 
 SUMMARIES = {
@@ -112,6 +128,11 @@ _PATTERNS = {
 }
 
 
+def on_network(spec: str, network: str | None) -> str:
+    """A placement by name; `links` without a file goes by the network of the run."""
+    return f"links:{network}" if spec == "links" and network is not None else spec
+
+
 def style(spec: str) -> Style:
     """The style for `NAME`, `consolidate:relax_after=SECONDS`, `attempts:every=SECONDS`, `liquid:h=DISTANCES`,
     `links:FILE`, a name that another package adds, or `FILE.py:FUNCTION`."""
@@ -126,7 +147,7 @@ def style(spec: str) -> Style:
         return Style(name=name, pattern=Pattern.FEWEST_NODES, locality_by_default=Locality(hard=True), by_skew=True)
     if name == "links":
         if not options:
-            raise RotaError("placement 'links' needs the network file; write links:FILE")
+            raise RotaError("placement 'links' needs the network file; write links:FILE, or give the run a network")
         return Style(name=spec, pattern=Pattern.FEWEST_NODES, network=options)
     if name == "liquid":
         return Style(name=spec, pattern=Pattern.FEWEST_NODES, weighting=_distances(options))

@@ -22,15 +22,27 @@ if TYPE_CHECKING:
     from rota.sdk.checkpoints import CheckpointLost, Checkpoints
     from rota.sdk.client import Client
     from rota.sdk.functions import Call, submit
+    from rota.sdk.sharded_checkpoints import ShardedCheckpoints
     from rota.sdk.training import Steps, saving, steps
 
-__all__ = ["Call", "CheckpointLost", "Checkpoints", "Client", "Steps", "saving", "steps", "submit"]
+__all__ = [
+    "Call",
+    "CheckpointLost",
+    "Checkpoints",
+    "Client",
+    "ShardedCheckpoints",
+    "Steps",
+    "saving",
+    "steps",
+    "submit",
+]
 
 _MODULES = {
     "Call": "rota.sdk.functions",
     "CheckpointLost": "rota.sdk.checkpoints",
     "Checkpoints": "rota.sdk.checkpoints",
     "Client": "rota.sdk.client",
+    "ShardedCheckpoints": "rota.sdk.sharded_checkpoints",
     "Steps": "rota.sdk.training",
     "saving": "rota.sdk.training",
     "steps": "rota.sdk.training",

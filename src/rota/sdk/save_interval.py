@@ -1,16 +1,22 @@
 """How often a training loop saves: as its script says, or as the manager does, by Young's formula.
 
 The manager gives `ROTA_CHECKPOINT_EVERY`, and `ROTA_MTTF`, the time between two failures of all nodes that the job
-holds. Once a checkpoint was made, its own time counts instead of an assumed one.
+holds. Both change with the failure rate while the job runs: the manager writes them to the job's folder then. Once a
+checkpoint was made, its own time counts instead of an assumed one.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
+from pathlib import Path
 
 SHORTEST_S = 1.0
+FILE = "failure-rate.json"
+LOOK_S = 10.0
+"""How often it is looked whether the manager has changed the interval."""
 _OLD_PART = 0.7
 """How much earlier checkpoints count in the mean of their times."""
 
@@ -22,6 +28,9 @@ class SaveInterval:
         self._fixed_s = fixed_s
         self._given_s = _seconds("ROTA_CHECKPOINT_EVERY")
         self._mttf_s = _seconds("ROTA_MTTF")
+        folder = os.environ.get("ROTA_RUN_DIR")
+        self._file = None if folder is None else Path(folder) / FILE
+        self._looked_at = -math.inf
         self._asked_at: float | None = None
         self.write_s: float | None = None
         """How long checkpoints take, by those made so far."""
@@ -39,12 +48,27 @@ class SaveInterval:
 
     def is_due(self, passed_s: float) -> bool:
         """Whether a checkpoint is due so long after the last one; the time from then on is the checkpoint's."""
+        self._look()
         interval_s = self.interval_s
         if interval_s is None or passed_s < interval_s:
             return False
         if self._asked_at is None:
             self._asked_at = time.monotonic()
         return True
+
+    def _look(self) -> None:
+        """Take over what the manager says now, if this process follows it."""
+        now = time.monotonic()
+        if self._file is None or self._given_s is None or now - self._looked_at < LOOK_S:
+            return
+        self._looked_at = now
+        try:
+            told = json.loads(self._file.read_text(encoding="utf-8"))
+            given_s, mttf_s = float(told["every_s"]), float(told["mttf_s"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if 0 < given_s < math.inf and 0 < mttf_s < math.inf:
+            self._given_s, self._mttf_s = given_s, mttf_s
 
     def saved(self) -> None:
         """A checkpoint was made; it took the time since it was due."""

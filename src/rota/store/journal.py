@@ -211,6 +211,7 @@ def _snapshot(value: dict[str, Any] | None) -> Snapshot | None:
         down=tuple(value["down"]),
         removed=tuple(value.get("removed", ())),
         others=tuple((node, devices, cpu, memory) for node, devices, cpu, memory in value.get("others", ())),
+        trust=tuple((node, trust) for node, trust in value.get("trust", ())),
         past=value.get("past", {}),
         memory=value.get("memory"),
     )

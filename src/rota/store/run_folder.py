@@ -122,6 +122,21 @@ def _read_shared(home: Path, job_id: JobId, name: str, most_bytes: int) -> bytes
         os.close(file)
 
 
+def write_shared(home: Path, job_id: JobId, name: str, text: str) -> None:
+    """Write a file to a job's own folder for its tasks to read; they may have put anything in its place."""
+    folder = os.open(shared_folder(home, job_id), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    fresh = f".{name}.{secrets.token_hex(4)}"
+    try:
+        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+        try:
+            os.write(file, text.encode())
+        finally:
+            os.close(file)
+        os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
 def _count(value: Any) -> int:
     """A number of steps; raises a `ValueError` for one that is too large to be compared or divided."""
     found = int(value)

@@ -1,4 +1,4 @@
-"""`rota demo`: a manager on emulated devices, real processes, and what becomes of them, in under a minute."""
+"""`rota demo`: a manager on emulated devices with real processes, to look at; with `--short`, a minute of it."""
 
 from __future__ import annotations
 
@@ -45,15 +45,40 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where to leave the journal and the report.", metavar="DIR")] = Path(
         "out/demo"
     ),
+    short: Annotated[bool, typer.Option("--short", help="Run a gang, an array and a preemption, then end.")] = False,
+    minutes: Annotated[float | None, typer.Option(help="End after so long.", min=0.05, metavar="MINUTES")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the dashboard in a browser.")] = True,
 ) -> int:
-    """Start a manager on emulated devices, run a gang, an array and a job that is preempted, and show them.
+    """Start a manager with emulated GPUs, three tenants and a live workload, and show it in a browser until Ctrl-C.
+
+    Everything is in a folder that is removed at the end; the journal and the report stay in --out.
 
     Examples:
 
       rota demo
+
+      rota demo --no-browser --minutes 5
+
+      rota demo --short
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _manager(out) as client:
+    return _short(out) if short else _live(out, minutes, browser)
+
+
+def _live(out: Path, minutes: float | None, browser: bool) -> int:
+    from rota.cli.manager.live_demo import GPUS, TENANTS, show
+
+    with _manager(out, "--emulate", GPUS, "--tenants", ",".join(TENANTS)) as client:
+        show(client, None if minutes is None else 60 * minutes, browser=browser)
+        journal = out / "journal.jsonl"
+        journal.write_bytes(b"".join(client.journal()))
+    echo(f"journal: {journal}\npage:    {_page(journal, out)}", lines=True)
+    return 0
+
+
+def _short(out: Path) -> int:
+    with _manager(out, "--emulate", "gpu=8/4") as client:
+        echo(f"a manager of 8 emulated GPUs on 2 nodes: {client.url}")
         trained = _submit(client)
         jobs = _watch(client)
         echo("\noutput of the preempted job:", lines=True)
@@ -115,7 +140,7 @@ def _watch(client: Client) -> list[Json]:
 
 
 @contextmanager
-def _manager(out: Path) -> Iterator[Client]:
+def _manager(out: Path, *options: str) -> Iterator[Client]:
     """A manager in folders of its own, gone when the demo is."""
     from rota.sdk.client import Client
 
@@ -126,8 +151,7 @@ def _manager(out: Path) -> Iterator[Client]:
             "-c",
             "from rota.cli.main import run; run()",
             "up",
-            "--emulate",
-            "gpu=8/4",
+            *options,
             "--min-run",
             "0s",
             "--port",
@@ -141,7 +165,6 @@ def _manager(out: Path) -> Iterator[Client]:
             if process.poll() is not None:
                 raise Unavailable(f"the manager did not start; see {out / 'manager.log'}")
             client = Client(json.loads(sign.read_text(encoding="utf-8"))["url"])
-            echo(f"a manager of 8 emulated GPUs on 2 nodes: {client.url}")
             yield client
             client.close()
         finally:

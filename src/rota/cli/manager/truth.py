@@ -172,6 +172,11 @@ def _show_sides(answer: Json, output: OutputFormat) -> None:
             f"completion; per job {percent(error['per_job_median'])} in the median and "
             f"{percent(error['per_job_p90'])} at the 90th percentile, over {error['jobs']:,} jobs"
         )
+        if error["by_chance"] is not None:
+            least, most = error["by_chance"]
+            echo(
+                f"with submissions up to 20 ms later, it is {_signed(least)} to {_signed(most)} off in mean completion"
+            )
 
 
 def _side(side: Json) -> Json:

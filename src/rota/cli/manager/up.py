@@ -30,6 +30,7 @@ from rota.cli.manager.up_options import (
     KeepSize,
     MaxPriorityOption,
     MinRunOption,
+    NetworkOption,
     OidcOption,
     PlacementOption,
     Protected,
@@ -56,8 +57,10 @@ if TYPE_CHECKING:
     from rota.drivers.local.confinement.accounts import AccountMap
     from rota.drivers.local.settings import Settings
     from rota.files.up_file import UpFile
+    from rota.network.link_guide import LinkGuide
 
 
+CLUSTER_FILES = (".yaml", ".yml", ".json")
 PRIVATE = 0o077
 """The manager's umask: its files are its own unless it says otherwise."""
 
@@ -70,6 +73,7 @@ def up(
     protect: ProtectOption = Protected.UNSAVED,
     min_run: MinRunOption = "60s",
     placement: PlacementOption = None,
+    network: NetworkOption = None,
     tenancy: Annotated[str, typer.Option(help="How devices are divided among tenants: none, quota or cells.")] = "none",
     tenants: TenantsOption = None,
     max_priority: MaxPriorityOption = None,
@@ -212,14 +216,14 @@ def _warn_of_rounds(settings: UpFile) -> None:
 def _verify_scheduling(settings: UpFile) -> None:
     """Refuse a policy, its options, a placement or a tenancy that is unknown, or that does not fit the others."""
     from rota.drivers.local.driver import CONTRACT
-    from rota.placement import style
+    from rota.placement import on_network, style
     from rota.policies import find_policy
     from rota.tenancy import refuse_unknown
 
     declared, asked = find_policy(settings.policy)
     declared.refuse_driver(asked, CONTRACT, live=True)
     options = declared.live_options(asked)
-    style(settings.placement or declared.placement_with(options))
+    style(on_network(settings.placement or declared.placement_with(options), settings.network))
     refuse_unknown(settings.tenancy)
     declared.refuse_tenancy(settings.tenancy, options)
 
@@ -246,6 +250,8 @@ def _options(settings: UpFile, *, umask: int) -> Options:
 
     home = (settings.data or data_folder()).absolute()
     cluster = _cluster(settings.emulate, settings.gpu.nvml)
+    network = _network(settings)
+    guide = _guide(network, cluster)
     return Options(
         scheduling=Scheduling(
             cluster=cluster,
@@ -253,8 +259,9 @@ def _options(settings: UpFile, *, umask: int) -> Options:
             placement=settings.placement,
             tenancy=settings.tenancy,
             has_fixed_nodes=settings.emulate is None,
+            network=None if guide is None else network,
         ),
-        settings=with_gpus(_task_settings(settings, home, cluster, umask), settings, cluster),
+        settings=with_gpus(replace(_task_settings(settings, home, cluster, umask), guide=guide), settings, cluster),
         host=settings.host,
         port=settings.port,
         database=settings.database,
@@ -274,6 +281,32 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         url=settings.url,
         trust_proxy=settings.trust_proxy,
     )
+
+
+def _network(settings: UpFile) -> str | None:
+    """The network of the settings, or of the cluster file that is emulated; None where neither names any."""
+    spec = settings.network
+    if spec is None and settings.emulate is not None and settings.emulate.endswith(CLUSTER_FILES):
+        from rota.files.cluster_file import network_spec
+
+        spec = network_spec(Path(settings.emulate))
+    if spec is None or spec.startswith("{"):
+        return spec
+    file, colon, options = spec.partition(":")
+    return f"{Path(file).absolute()}{colon}{options}"  # forecasts are made in other processes
+
+
+def _guide(network: str | None, cluster: Cluster) -> LinkGuide | None:
+    """What tells jobs about the links of a network; it must connect all nodes."""
+    if network is None:
+        return None
+    from rota.files.network.network_file import network_from_spec
+    from rota.network.link_guide import LinkGuide
+
+    names = [str(node.id) for node in cluster.nodes]
+    model = network_from_spec(network, names)
+    model.topology.check_nodes(names, model.source)
+    return LinkGuide(model)
 
 
 def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -> Settings:

@@ -53,6 +53,10 @@ MinRunOption = Annotated[
     str, typer.Option(help="How long a job runs at least before it is stopped for others; grows with each time.")
 ]
 PlacementOption = Annotated[str | None, typer.Option(help="Which devices jobs get; by default the policy's placement.")]
+NetworkOption = Annotated[
+    str | None,
+    typer.Option(help="Links between the nodes, for the order of ranks, turns of jobs and forecasts.", metavar="FILE"),
+]
 TenantsOption = Annotated[
     str | None, typer.Option(help="Tenants beside those of a cluster file, e.g. nlp,vision.", metavar="NAMES")
 ]

@@ -13,7 +13,7 @@ from typing import Any
 from rota.core.codec.values import Json, decode_job, decode_placement, encode_job, encode_placement, encode_plain
 from rota.core.errors import InvariantBroken
 from rota.core.messages.decisions import Cause, Lease
-from rota.core.model.cluster import Cluster
+from rota.core.model.cluster import Cluster, NodeTrust
 from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.core.state.derived_phase import derived_phase
 from rota.core.state.job_record import LiveJob
@@ -65,6 +65,8 @@ class Snapshot:
     """Nodes that have left, but for jobs that still run there."""
     others: tuple[tuple[NodeId, int, int, int], ...] = ()
     """What pods and processes hold that are not scheduled here: node, devices, CPU thousandths, memory bytes."""
+    trust: tuple[tuple[NodeId, str], ...] = ()
+    """Nodes that are not proven, and how far each is trusted."""
     past: Json = field(default_factory=dict)
     """What accounts have used, as the state keeps it."""
 
@@ -113,6 +115,7 @@ def take(state: State, memory: Any = None) -> Snapshot:
         memory=memory,
         removed=tuple(each.node.id for each in accounts if each.removed),
         others=tuple(_others(each) for each in accounts if _others(each)[1:] != (0, 0, 0)),
+        trust=tuple((each.node.id, each.trust.value) for each in accounts if each.trust is not NodeTrust.PROVEN),
         past=deepcopy(state.past),
     )
 
@@ -146,6 +149,9 @@ def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], fr
     for node_id in frame.down:
         if node_id in state.inventory.by_name:
             state.inventory.set_up(state.node(node_id), False)
+    for node_id, trust in frame.trust:
+        if node_id in state.inventory.by_name:
+            state.inventory.rate(state.node(node_id), NodeTrust(trust))
     for node_id, devices, cpu_milli, memory_bytes in frame.others:
         state.inventory.occupy(state.node(node_id), devices, cpu_milli, memory_bytes)
     for node_id in frame.removed:

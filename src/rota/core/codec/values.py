@@ -12,7 +12,7 @@ from rota.core.messages import events as ev
 from rota.core.messages.decisions import Cause, Decision, Lease, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.messages.events import End, Event
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.cluster import Cluster, Node
+from rota.core.model.cluster import Cluster, Node, NodeTrust
 from rota.core.model.job import WHOLE, Checkpoint, Elastic, Job, JobId, Level, Locality, Role
 from rota.core.model.labels import Taint, terms_of, tolerations_of
 from rota.core.model.placement import Placement, Slot, device_indexes
@@ -43,6 +43,7 @@ _EVENT_NAMES: dict[type, str] = {
     ev.NodeBack: "node-back",
     ev.NodeDrained: "node-drained",
     ev.NodeUndrained: "node-undrained",
+    ev.NodeRated: "node-rated",
     ev.NodeAdded: "node-added",
     ev.NodeRemoved: "node-removed",
     ev.NodeOccupied: "node-occupied",
@@ -65,7 +66,7 @@ def encode_event(event: Event) -> Json:
             field = encode_job(field)
         elif name == "node":
             field = encode_plain(field)
-        elif name == "end":
+        elif name in ("end", "trust"):
             field = field.value
         elif name == "cells":
             field = encode_cells(field)
@@ -98,6 +99,8 @@ def decode_event(value: Mapping[str, Any]) -> Event:
         fields["node"] = decode_node(fields["node"])
     if "end" in fields:
         fields["end"] = End(fields["end"])
+    if "trust" in fields:
+        fields["trust"] = NodeTrust(fields["trust"])
     if "cells" in fields:
         fields["cells"] = decode_cells(fields["cells"])
     if "tenants" in fields:

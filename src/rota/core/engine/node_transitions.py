@@ -13,10 +13,12 @@ from rota.core.messages.events import (
     NodeDrained,
     NodeLost,
     NodeOccupied,
+    NodeRated,
     NodeRemoved,
     NodeUndrained,
     PromisesChanged,
 )
+from rota.core.model.cluster import NodeTrust
 from rota.core.model.job import OPPORTUNISTIC
 from rota.core.state.job_record import LiveJob
 from rota.core.state.phases import Phase
@@ -45,6 +47,15 @@ def _node_undrained(state: State, changes: Changes, event: NodeUndrained) -> lis
     index = state.node(event.node_id)
     state.inventory.set_drained(index, False)
     return _node_opened(state, changes, index)
+
+
+def _node_rated(state: State, changes: Changes, event: NodeRated) -> list[LiveJob]:
+    index = state.node(event.node_id)
+    before = state.inventory.nodes[index].trust
+    state.inventory.rate(index, event.trust)
+    if event.trust is NodeTrust.SUSPECT:
+        return _node_closed(state, changes, index)
+    return _node_opened(state, changes, index) if before is NodeTrust.SUSPECT else []
 
 
 def _node_added(state: State, changes: Changes, event: NodeAdded) -> list[LiveJob]:
@@ -108,6 +119,7 @@ HANDLERS: dict[type, Callable[[State, Changes, Any], list[LiveJob]]] = {
     NodeBack: _node_back,
     NodeDrained: _node_drained,
     NodeUndrained: _node_undrained,
+    NodeRated: _node_rated,
     NodeAdded: _node_added,
     NodeRemoved: _node_removed,
     NodeOccupied: _node_occupied,

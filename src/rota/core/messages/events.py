@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from rota.core.model.cells import CellPlan
-from rota.core.model.cluster import Node
+from rota.core.model.cluster import Node, NodeTrust
 from rota.core.model.job import Job, JobId, NodeId
 from rota.core.model.tenants import TenantPlan
 
@@ -225,6 +225,14 @@ class NodeUndrained:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRated:
+    """A node is trusted more, or less, from now on; what runs there stays."""
+
+    node_id: NodeId
+    trust: NodeTrust
+
+
+@dataclass(frozen=True, slots=True)
 class NodeAdded:
     """A node joined the cluster."""
 
@@ -285,6 +293,7 @@ Event: TypeAlias = (
     | NodeBack
     | NodeDrained
     | NodeUndrained
+    | NodeRated
     | NodeAdded
     | NodeRemoved
     | NodeOccupied

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from rota.core.errors import RotaError
 from rota.core.model.cells import CellPlan
 from rota.core.model.job import DeviceType, NodeId
 from rota.core.model.labels import Taint
 from rota.core.model.tenants import TenantPlan
+
+
+class NodeTrust(Enum):
+    """How far a node can be trusted to keep working. The value is the wire form."""
+
+    PROVEN = "proven"
+    UNPROVEN = "unproven"
+    """Repaired a short time ago, or known to fail often: jobs larger than a node avoid it where they can."""
+    SUSPECT = "suspect"
+    """In doubt: only tasks that tolerate that are placed there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

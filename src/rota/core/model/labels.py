@@ -36,12 +36,18 @@ class Taint(NamedTuple):
     value: str = ""
 
 
+SUSPECT = Taint("rota.dev/health", "suspect")
+"""The taint of a node whose health is in doubt: only tasks that tolerate it are placed there."""
+
+
 class Toleration(NamedTuple):
     """Lets tasks onto nodes with a taint: one key or all of them (None), one value or any (None)."""
 
     key: str | None = None
     value: str | None = None
 
+
+TOLERATES_SUSPECTS = Toleration(SUSPECT.key, SUSPECT.value)
 
 Terms = tuple[tuple[Requirement, ...], ...]
 """Ways to fit: all requirements of one of them must hold. No terms at all fit every node."""

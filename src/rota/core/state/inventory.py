@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from rota.core.errors import InvariantBroken
-from rota.core.model.cluster import Cluster, Node
+from rota.core.model.cluster import Cluster, Node, NodeTrust
 from rota.core.model.job import WHOLE, DeviceType, NodeId, Role
 from rota.core.model.labels import NODE_NAME, Terms, Toleration, is_met, is_tolerated
 from rota.core.model.placement import Placement, Slot, device_indexes, device_memory, lowest
@@ -20,6 +20,7 @@ class Inventory:
     """Claims on the cluster. Only `take`, `give` and the node transitions change it."""
 
     __slots__ = (
+        "avoided",
         "by_name",
         "cpu_total",
         "domains",
@@ -32,6 +33,7 @@ class Inventory:
         "pool_by_type",
         "pools",
         "racks",
+        "unproven",
     )
 
     def __init__(self, cluster: Cluster | None = None) -> None:
@@ -53,6 +55,9 @@ class Inventory:
         """CPU thousandths and memory bytes of all nodes that count theirs."""
         self.fitting: dict[tuple[Terms, tuple[Toleration, ...]], int] = {}
         """What `matching` found, until a node comes or goes."""
+        self.unproven = 0
+        self.avoided = 0
+        """The nodes that are not proven, and those that a search leaves out at present, as bit sets."""
         for node in () if cluster is None else cluster.nodes:
             self.add(node)
 
@@ -65,7 +70,7 @@ class Inventory:
         if index == len(self.nodes):
             self.nodes.append(all_free(node, pool_index))
         elif not self.nodes[index].users:
-            self.nodes[index] = all_free(node, pool_index)
+            self.nodes[index] = all_free(node, pool_index, self.nodes[index].trust)
         self.nodes[index].node = node
         self.nodes[index].removed = False
         self._count_node(index, 1)
@@ -114,12 +119,12 @@ class Inventory:
             for index, account in enumerate(self.nodes):
                 node = account.node
                 if not (
-                    is_tolerated(node.taints, role.tolerates)
+                    is_tolerated(account.taints, role.tolerates)
                     and is_met(role.requires, {NODE_NAME: str(node.id), **dict(node.labels)})
                 ):
                     found &= ~(1 << index)
             self.fitting[key] = found
-        return found
+        return found & ~self.avoided
 
     def take(self, placement: Placement, roles: tuple[Role, ...], exclusive: bool = False) -> None:
         """Claim all slots of a placement."""
@@ -174,6 +179,13 @@ class Inventory:
         account.drained = drained
         self._enlist(index)
 
+    def rate(self, index: int, trust: NodeTrust) -> None:
+        """A node is trusted more, or less."""
+        self.nodes[index].trust = trust
+        self.fitting = {}
+        bit = 1 << index
+        self.unproven = self.unproven & ~bit if trust is NodeTrust.PROVEN else self.unproven | bit
+
     def occupy(self, index: int, devices: int, cpu_milli: int, memory_bytes: int) -> None:
         """Record what is held of a node outside of the scheduler. Which devices is not known: the last free ones."""
         account = self.nodes[index]
@@ -220,6 +232,7 @@ class Inventory:
         copy.idle_free = self.idle_free
         copy.cpu_total = self.cpu_total
         copy.memory_total = self.memory_total
+        copy.unproven = self.unproven
         return copy
 
     # -- slots -----------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rota.core.model.cluster import Node
+from rota.core.model.cluster import Node, NodeTrust
 from rota.core.model.job import DeviceType
+from rota.core.model.labels import SUSPECT, Taint
 
 UNCOUNTED = 1 << 62
 """Free amount of a host resource that a node does not count."""
@@ -53,6 +54,7 @@ class NodeAccount:
     locked: bool = False
     removed: bool = False
     """Whether it has left the cluster; its index stays valid for jobs that still run there and for its return."""
+    trust: NodeTrust = NodeTrust.PROVEN
     shares: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Thousandths and memory bytes left of each fractionally held device."""
     others_mask: int = 0
@@ -64,6 +66,11 @@ class NodeAccount:
     def usable(self) -> bool:
         """Whether new work may be placed here."""
         return self.up and not self.drained and not self.locked and not self.removed
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """What keeps tasks away that do not tolerate it: what the node's administrator wrote, and doubts about it."""
+        return (*self.node.taints, SUSPECT) if self.trust is NodeTrust.SUSPECT else self.node.taints
 
     def copy(self) -> NodeAccount:
         """An independent copy."""
@@ -82,6 +89,7 @@ class NodeAccount:
             drained=self.drained,
             locked=self.locked,
             removed=self.removed,
+            trust=self.trust,
             shares=dict(self.shares),
             others_mask=self.others_mask,
             others_cpu_milli=self.others_cpu_milli,
@@ -89,7 +97,7 @@ class NodeAccount:
         )
 
 
-def all_free(node: Node, pool: int) -> NodeAccount:
+def all_free(node: Node, pool: int, trust: NodeTrust = NodeTrust.PROVEN) -> NodeAccount:
     """The account of an idle node."""
     mask = (1 << node.devices) - 1
     return NodeAccount(
@@ -102,4 +110,5 @@ def all_free(node: Node, pool: int) -> NodeAccount:
         network_bps=UNCOUNTED if node.network_bps is None else node.network_bps,
         disk_bps=UNCOUNTED if node.disk_bps is None else node.disk_bps,
         free=node.devices,
+        trust=trust,
     )

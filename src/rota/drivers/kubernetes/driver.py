@@ -28,6 +28,7 @@ from rota.drivers.kubernetes.gangs.context import DriverContext, EventSink, Repo
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, Stage
 from rota.drivers.kubernetes.gangs.gang_controller import GangController
 from rota.drivers.kubernetes.gangs.gang_index import GangIndex
+from rota.drivers.kubernetes.gangs.gang_links import GangLinks
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
@@ -116,7 +117,8 @@ class KubernetesDriver:
             flush=self._flush,
         )
         self._controller = GangController(self._context, ask_first_s)
-        self._claims_check = ClaimsCheck(self._context, repair_count or RepairCount())
+        self._links = GangLinks(settings)
+        self._claims_check = ClaimsCheck(self._context, repair_count or RepairCount(), running)
         self._attached: tuple[EventSink, Known] | None = None
 
     @property
@@ -289,7 +291,9 @@ class KubernetesDriver:
             gang.stage = Stage.LEAVING
             return
         gang.stage, gang.ordered, gang.started = Stage.PLACED, None, False
-        assign_slots(gang, placement, self._node_at)
+        nodes = [account.node for account in self._engine_state.inventory.nodes if not account.removed]
+        terms = self._links.begin(gang, placement, nodes, self.gang_index.by_job.values(), self._node_at)
+        assign_slots(gang, placement, self._node_at, terms)
         crowded = self._headroom.crowded([str(slot.task.node.id) for slot in gang.slots], clock.now_s())
         narrowing = self._controller.narrowing
         barred = None if crowded is not None else narrowing.check(planned_nodes(gang))

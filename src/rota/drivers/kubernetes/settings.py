@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +15,7 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.tenants import TenantPlan
 from rota.files.cluster_file import cluster_from_document
 from rota.files.durations import Seconds
+from rota.files.network.network_file import network_from_document
 from rota.files.shape import FileModel, checked
 from rota.files.tenants import FairnessEntry, TenantEntry, tenant_plan
 from rota.files.yaml_input import parse_yaml
@@ -21,6 +24,8 @@ KEY = "rota.yaml"
 """The key of the settings in the ConfigMap."""
 MOST_VALUES = 100_000
 """Values in the settings; a HiveD file of a large cluster has some ten thousand."""
+MOST_TRIED = 4096
+"""Nodes with which a network is tried."""
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -85,6 +90,8 @@ class ClusterSettings(FileModel):
     """How long a gang may be partly bound."""
     lost_after: Annotated[Seconds, Field(ge=0)] = 30.0
     """How long a node may be NotReady before its jobs are given up."""
+    unhealthy_conditions: tuple[Name, ...] = ()
+    """Conditions of nodes that, if True, take a node out of use, beside those of common programs."""
     linger: Annotated[Seconds, Field(ge=0)] = 30.0
     """How long a job without pods is kept, because its controller may create new ones."""
     check_every: Annotated[Seconds, Field(gt=0)] = 60.0
@@ -100,8 +107,22 @@ class ClusterSettings(FileModel):
     """Values of annotations for pods without them, set at admission."""
     admission: AdmissionEntry = AdmissionEntry()
     provisioning: ProvisioningEntry = ProvisioningEntry()
+    network: dict[str, Any] | None = None
+    """A network file: the links between nodes, for the order of ranks, interfaces, turns, placement and forecasts."""
     queues: dict[Name, tuple[Name, ...]] = {}
     """The Queues of each namespace, which its pods may name; made of Queue objects."""
+
+    def network_spec(self) -> str | None:
+        """Return the network in the form in which scenarios name it."""
+        return None if self.network is None else json.dumps(self.network)
+
+    def check_network(self) -> None:
+        """Raise a `RotaError` for a network that can't be read, whatever the nodes are."""
+        if self.network is not None:
+            shape = self.network.get("shape")
+            count = math.prod(shape) if isinstance(shape, list) and all(isinstance(n, int) for n in shape) else 2
+            names = [f"node-{number}" for number in range(min(max(count, 2), MOST_TRIED))]
+            network_from_document(self.network, Path("network"), names)
 
     def promises(self) -> tuple[CellPlan | None, TenantPlan | None]:
         """Return the guarantees of tenants."""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from rota.core.messages.decisions import Cause
 from rota.core.model.cluster import Node
-from rota.core.model.job import WHOLE, Job
+from rota.core.model.job import WHOLE, Job, JobId
 from rota.core.model.placement import Placement
 from rota.core.model.ranks import task_ranks
 from rota.drivers.local.confinement.accounts import UnixAccount
 from rota.drivers.local.failure import Failure, FailureClass, classify
 from rota.drivers.local.launch_order import LaunchOrder
+from rota.drivers.local.link_terms import terms_of
 from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
 from rota.files.job import Launch
 from rota.health.causes import CauseOfFailure
+from rota.network.link_guide import LinkGuide, LinkTerms, in_order
 from rota.store.run_folder import Json, attempt_folder, tail
 
 RANKS_LOOKED_AT = 64
@@ -51,6 +53,8 @@ class Attempt:
     def __init__(self, job: Job, launch: Launch, number: int, tasks: list[TaskHandle], work_s: float) -> None:
         self.job = job
         self.placement: Placement = ()
+        self.links: LinkTerms | None = None
+        """What its tasks are told about the network; None without one."""
         self.launch = launch
         self.number = number
         self.tasks = tasks
@@ -217,19 +221,27 @@ class Attempt:
         return None
 
 
-def attempt_of(order: LaunchOrder, nodes: Sequence[Node], home: Path, mark: str) -> Attempt:
+def attempt_of(
+    order: LaunchOrder,
+    nodes: Sequence[Node],
+    home: Path,
+    mark: str,
+    guide: LinkGuide | None = None,
+    alive: Container[JobId] = (),
+) -> Attempt:
     """Return the attempt of an order; if it has begun, as its folders say."""
     folder = attempt_folder(home, order.job.id, order.attempt)
+    terms = terms_of(guide, order, nodes, folder, alive)
     exists, number = folder.exists(), true_number(folder, order.attempt)
     tasks = []
-    for slot in task_ranks(order.placement, nodes):
+    for slot in task_ranks(in_order(order.placement, terms.order if terms else ()), nodes):
         own = folder / str(slot.rank)
         token = task_token(mark, own if exists else None, order.job.id, number, slot.rank)
         tasks.append(TaskHandle(slot, own, token))
         if exists:
             tasks[-1].refresh()
     attempt = Attempt(order.job, order.launch, number, tasks, order.work_s)
-    attempt.placement = order.placement
+    attempt.placement, attempt.links = order.placement, terms
     attempt.resizes, attempt.moves = order.resizes, order.moves
     return attempt
 

@@ -205,7 +205,7 @@ class AttemptController:
     # -- starting --------------------------------------------------------------------------------
 
     def _attempt(self, order: LaunchOrder) -> Attempt:
-        attempt = attempt_of(order, self._nodes, self._settings.home, self._mark)
+        attempt = attempt_of(order, self._nodes, self._settings.home, self._mark, self._settings.guide, self._attempts)
         attempt.causes = self._settings.causes
         for task in attempt.tasks:
             self._by_token[task.token] = (attempt, task)

@@ -33,6 +33,8 @@ REST_S = 0.005
 USERS_SHARE = 0.75
 """The part of the limit that one user's tasks may take, so that others' jobs need not wait for theirs to end."""
 Later = Callable[[float, Callable[[], None]], Any]
+FirstCheck = Callable[[LaunchOrder, Callable[[str], None]], bool]
+"""Checks the nodes of an attempt before it starts: returns whether it does; then it answers why not to start, or ""."""
 
 
 def usual_most_tasks() -> int:
@@ -56,6 +58,7 @@ class PacedStarts:
     def __init__(
         self, home: Path, answer: Callable[[Event, ExitDetail], None], later: Later, most_tasks: int | None = None
     ) -> None:
+        """`check_first`, if it is set, holds attempts back until their nodes were checked."""
         self._home = home
         self._answer = answer
         self._later = later
@@ -63,6 +66,9 @@ class PacedStarts:
         self._inner: Attempts
         self._queue: dict[JobId, LaunchOrder] = {}
         self._timer: Any = None
+        self.check_first: FirstCheck = lambda order, answer: False
+        self._unchecked: set[JobId] = set()
+        """Attempts that wait for the checks of their nodes."""
         self._without_devices: dict[JobId, tuple[str, int]] = {}
         """The user and the number of tasks of each started job that has no devices."""
         self._by_user: dict[str, int] = {}
@@ -90,10 +96,25 @@ class PacedStarts:
             self._start(order)
             return
         self._queue[order.job.id] = order
+        if self.check_first(order, partial(self._checked, order)):
+            self._unchecked.add(order.job.id)
+            return
         if self._timer is None and self._has_time():
             self._turn()
         elif self._timer is None:
             self._timer = self._later(REST_S, self._turn)
+
+    def _checked(self, order: LaunchOrder, why: str) -> None:
+        """Let an attempt start whose nodes were checked; one whose nodes failed goes back to the queue."""
+        job_id = order.job.id
+        self._unchecked.discard(job_id)
+        if self._queue.get(job_id) is not order:
+            return
+        if why:
+            del self._queue[job_id]
+            self._answer(StartFailed(job_id, why), ExitDetail(message=why))
+        elif self._timer is None:
+            self._turn()
 
     def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """Find the tasks of a running job again."""
@@ -159,7 +180,7 @@ class PacedStarts:
     def _turn(self) -> None:
         self._timer = None
         for job_id in self._in_turn():
-            if not self._fits(self._queue[job_id]):
+            if job_id in self._unchecked or not self._fits(self._queue[job_id]):
                 continue
             self._start_now(job_id)
             if self._queue and not self._has_time():
@@ -188,6 +209,7 @@ class PacedStarts:
             self._start(order)
 
     def _start(self, order: LaunchOrder) -> None:
+        self._unchecked.discard(order.job.id)
         self._count(order)
         self._inner.start(order)
 
@@ -200,6 +222,7 @@ class PacedStarts:
 
     def _forget(self, job_id: JobId) -> None:
         self._queue.pop(job_id, None)
+        self._unchecked.discard(job_id)
         user, tasks = self._without_devices.pop(job_id, ("", 0))
         self._tasks -= tasks
         if tasks:

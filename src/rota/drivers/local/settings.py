@@ -19,10 +19,11 @@ from rota.drivers.local.gpu.mps import MpsDaemons
 from rota.drivers.local.gpu.settings import GpuSettings, MpsUse
 from rota.drivers.local.gpu.topology import GpuTopology
 from rota.drivers.local.task import TaskHandle
-from rota.drivers.local.task_environment import environment, login_environment, tied_cpus
+from rota.drivers.local.task_environment import TURN, environment, login_environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
 from rota.health.causes import CauseOfFailure, built_in_causes
 from rota.health.failure_rate import FailureRate
+from rota.network.link_guide import LinkGuide
 from rota.planner.parallel.plan_environment import plan_variables
 from rota.store import clock
 from rota.store.run_folder import Json, shared_folder
@@ -76,6 +77,8 @@ class Settings:
     """How often nodes fail, for the interval of checkpoints."""
     causes: tuple[CauseOfFailure, ...] = field(default_factory=built_in_causes)
     """The table by which the output of a failed task tells the cause."""
+    guide: LinkGuide | None = None
+    """What settles the order of ranks, interfaces and turns of jobs; None without a network."""
     gpu: GpuAbilities | None = None
     """By what supervisors suspend what runs on GPUs; None where that can't be or is not to be done."""
 
@@ -156,7 +159,9 @@ def _environment(attempt: Attempt, task: TaskHandle, port: int, settings: Settin
     interval = {}
     if attempt.launch.checkpoint:
         interval = settings.failure_rate.variables(len({slot.node.id for slot in tasks}))
-    return {**plan, **interval, **env}
+    links = {} if attempt.links is None else attempt.links.environment
+    own = {*attempt.launch.roles[task.slot.role].env, *(env.keys() & TURN)}  # the job's own variables and labels win
+    return {**plan, **interval, **env, **{name: value for name, value in links.items() if name not in own}}
 
 
 def _seen(named: Sequence[NamedDevice]) -> dict[str, str]:

@@ -28,6 +28,7 @@ def login_environment(account: UnixAccount) -> dict[str, str]:
 
 _SHIFTS = {"shift_s": "ROTA_SHIFT_S", "period_s": "ROTA_PERIOD_S"}
 """Labels that keep a job's iterations in step with those of others, and the variables that `rota.sdk.ddp` reads."""
+TURN = frozenset(_SHIFTS.values())
 
 
 def environment(

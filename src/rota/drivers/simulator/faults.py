@@ -5,13 +5,15 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Collection, Iterator, Sequence
+from enum import Enum
 
 from rota.core.errors import RotaError
-from rota.core.messages.events import Event, NodeBack, NodeDrained, NodeLost, NodeUndrained
-from rota.core.model.cluster import Cluster
+from rota.core.messages.events import Event, NodeBack, NodeDrained, NodeLost, NodeRated, NodeUndrained
+from rota.core.model.cluster import Cluster, NodeTrust
 from rota.core.model.job import NodeId
 from rota.health.failure_model import FailureModel
 from rota.health.failure_process import Breakdown, breakdowns
+from rota.health.spares import SpareNodes
 from rota.scenario import FaultRates
 
 
@@ -39,47 +41,65 @@ def faults_from(
         yield at_s, NodeBack(node_id) if up else NodeLost(node_id)
 
 
-class SpareNodes:
-    """Nodes that take no jobs until others are lost. A repaired node becomes a spare where one stands in for it."""
+class _SpareEvents:
+    """What the losses and repairs of nodes amount to where some nodes are spares."""
 
     def __init__(self, cluster: Cluster, spares: int) -> None:
-        if spares >= len(cluster.nodes) and spares:
-            raise RotaError(f"failures: spares is {spares}; the cluster has {len(cluster.nodes)} nodes, keep some")
-        self._wanted = spares
-        self._idle = [node.id for node in cluster.nodes[len(cluster.nodes) - spares :]]
-        self._is_down: set[NodeId] = set()
+        self._spares = SpareNodes([node.id for node in cluster.nodes], spares)
 
     def at_start(self) -> list[Event]:
         """The events that keep the spares free of jobs."""
-        return [NodeDrained(node_id) for node_id in self._idle]
+        return [NodeDrained(node_id) for node_id in self._spares.idle]
 
     def lose(self, node_id: NodeId) -> list[Event]:
         """A node is lost; a spare, if there is one, takes jobs instead of it."""
-        self._is_down.add(node_id)
-        if node_id in self._idle:
-            self._idle.remove(node_id)
-            return [NodeLost(node_id)]
-        if not self._idle:
-            return [NodeLost(node_id)]
-        return [NodeUndrained(self._idle.pop(0)), NodeLost(node_id)]
+        spare = self._spares.lose(node_id)
+        return [NodeLost(node_id)] if spare is None else [NodeUndrained(spare), NodeLost(node_id)]
 
     def repair(self, node_id: NodeId) -> list[Event]:
         """A node is back: as a spare if some are missing, or to take jobs."""
-        self._is_down.discard(node_id)
-        if len(self._idle) + len(self._is_down) < self._wanted:
-            self._idle.append(node_id)
+        if self._spares.repair(node_id):
             return [NodeDrained(node_id), NodeBack(node_id)]
-        return [NodeUndrained(node_id), NodeBack(node_id)] if self._wanted else [NodeBack(node_id)]
+        return [NodeUndrained(node_id), NodeBack(node_id)] if self._spares.are_wanted else [NodeBack(node_id)]
+
+
+class _Then(Enum):
+    """What follows a breakdown."""
+
+    LOST = 0
+    REPAIRED = 1
+    PROVEN = 2
+
+
+class _TrustAfterRepair:
+    """A repaired node proves itself by working for a time, which grows with the failures that it has had."""
+
+    def __init__(self, proven_s: float) -> None:
+        self._proven_s = proven_s
+        self._failures: dict[NodeId, int] = {}
+        self._until_s: dict[NodeId, float] = {}
+
+    def repaired(self, node_id: NodeId, at_s: float) -> float | None:
+        """Return when a node that is repaired now is proven; None where nodes need not prove themselves."""
+        if not self._proven_s:
+            return None
+        self._failures[node_id] = self._failures.get(node_id, 0) + 1
+        self._until_s[node_id] = at_s + self._proven_s * self._failures[node_id]
+        return self._until_s[node_id]
+
+    def is_proven(self, node_id: NodeId, at_s: float) -> bool:
+        """Return whether a node has worked long enough since its last repair."""
+        return at_s >= self._until_s[node_id]
 
 
 def failure_events(
     cluster: Cluster, model: FailureModel, rng: random.Random
 ) -> Iterator[tuple[float, Event | Breakdown]]:
-    """Yield breakdowns, the losses when they are noticed, and repairs, in order of time."""
-    spares = SpareNodes(cluster, model.spares)
+    """Yield breakdowns, the losses when they are noticed, repairs, and trust in repaired nodes, in order of time."""
+    spares, trust = _SpareEvents(cluster, model.spares), _TrustAfterRepair(model.proven_s)
     for event in spares.at_start():
         yield 0.0, event
-    later: list[tuple[float, int, NodeId, bool]] = []
+    later: list[tuple[float, int, NodeId, _Then]] = []
     drawn = breakdowns(cluster.nodes, model, rng)
     following = next(drawn, None)
     count = 0
@@ -87,11 +107,25 @@ def failure_events(
         if following is not None and (not later or following.at_s < later[0][0]):
             yield following.at_s, following
             for node_id, repaired_s in zip(following.nodes, following.repaired_s, strict=True):
-                heapq.heappush(later, (following.detected_s, count, node_id, False))
-                heapq.heappush(later, (repaired_s, count + 1, node_id, True))
+                heapq.heappush(later, (following.detected_s, count, node_id, _Then.LOST))
+                heapq.heappush(later, (repaired_s, count + 1, node_id, _Then.REPAIRED))
                 count += 2
             following = next(drawn, None)
             continue
-        at_s, _, node_id, is_repair = heapq.heappop(later)
-        for event in spares.repair(node_id) if is_repair else spares.lose(node_id):
+        at_s, _, node_id, then = heapq.heappop(later)
+        match then:
+            case _Then.LOST:
+                events = spares.lose(node_id)
+            case _Then.REPAIRED:
+                proven_s = trust.repaired(node_id, at_s)
+                if proven_s is not None:
+                    heapq.heappush(later, (proven_s, count, node_id, _Then.PROVEN))
+                    count += 1
+                events = [
+                    *([] if proven_s is None else [NodeRated(node_id, NodeTrust.UNPROVEN)]),
+                    *spares.repair(node_id),
+                ]
+            case _Then.PROVEN:
+                events = [NodeRated(node_id, NodeTrust.PROVEN)] if trust.is_proven(node_id, at_s) else []
+        for event in events:
             yield at_s, event

@@ -21,6 +21,7 @@ from rota.files.faults import read_faults
 from rota.network.model import NetworkModel
 from rota.perf.speed.factor import speed_factor
 from rota.perf.speed.options import fingerprint
+from rota.placement import on_network
 from rota.policies import find_policy
 from rota.scenario import ClusterChange, Scenario
 from rota.store.journal import JournalHeader
@@ -82,6 +83,7 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
         workload = read_workload(scenario)
     if scenario.jobs is not None:
         workload = replace(workload, submissions=workload.submissions[: scenario.jobs])
+    scenario = _with_network(scenario)
     cluster = _cluster(scenario, workload)
     plans, never_fit = None, 0
     if scenario.profiles in PLANS:
@@ -152,13 +154,20 @@ def _setting(scenario: Scenario, cluster: Cluster, speeds: ScenarioSpeeds) -> Se
     )
 
 
-def _network(scenario: Scenario, cluster: Cluster, changes: Sequence[tuple[float, Cluster]]) -> NetworkModel | None:
-    """The links of the scenario, or of its cluster file; None where neither names any."""
+def _with_network(scenario: Scenario) -> Scenario:
+    """The scenario with the network of its cluster file, if it names none itself, and with a placement by its links."""
     spec = scenario.network
     if spec is None and isinstance(scenario.cluster, str) and scenario.cluster.endswith((".yaml", ".yml", ".json")):
         from rota.files.cluster_file import network_spec
 
         spec = network_spec(Path(scenario.cluster))
+    placement = None if scenario.placement is None else on_network(scenario.placement, spec)
+    return replace(scenario, network=spec, placement=placement)
+
+
+def _network(scenario: Scenario, cluster: Cluster, changes: Sequence[tuple[float, Cluster]]) -> NetworkModel | None:
+    """The links of the scenario; None where it has none."""
+    spec = scenario.network
     if spec is None:
         return None
     from rota.files.network.network_file import network_from_spec

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 from rota.core.errors import RotaError, did_you_mean
 from rota.files.cluster_file import BitsPerSecond, Bytes, Name, Positive, expand_names
 from rota.files.document import read_document
+from rota.files.json_input import parse_json
 from rota.files.network.measured_table import read_measured_table
 from rota.files.quantities import NotAQuantity, parse_duration
 from rota.files.shape import FileModel, checked
@@ -119,6 +120,8 @@ class NetworkFile(FileModel):
     between: LinkMechanism = LinkMechanism.FAIR
     priority_levels: Positive = 8
     interference: InterferenceEntry = InterferenceEntry()
+    interface: Name | None = None
+    adapters: Name | None = None
 
 
 _USES = {
@@ -139,7 +142,13 @@ def read_network_file(path: Path, cluster_nodes: Sequence[str] = (), **over: obj
 
     `over` has fields that are given elsewhere and win.
     """
-    document = read_document(path)
+    return network_from_document(read_document(path), path, cluster_nodes, **over)
+
+
+def network_from_document(
+    document: object, path: Path, cluster_nodes: Sequence[str] = (), **over: object
+) -> NetworkModel:
+    """Return the network in a document that was read from `path`."""
     if isinstance(document, dict):
         document = {**document, **over}
     file = checked(NetworkFile, {} if document is None else document, path)
@@ -174,6 +183,8 @@ def _model(file: NetworkFile, topology: NetworkTopology, path: Path) -> NetworkM
         interference=MemoryInterference(
             on_communication=file.interference.communication, on_computing=file.interference.computing
         ),
+        interface=file.interface or "",
+        adapters=file.adapters or "",
     )
 
 
@@ -248,7 +259,9 @@ def _listed(file: NetworkFile, nodes: Sequence[str], island: fabrics.IslandSpec)
 
 
 def network_from_spec(spec: str, cluster_nodes: Sequence[str]) -> NetworkModel:
-    """Return the network of `FILE[:between=NAME,phases=NAME,seed=N]`."""
+    """Return the network of `FILE[:between=NAME,phases=NAME,seed=N]`, or of the file's contents as JSON."""
+    if spec.startswith("{"):
+        return network_from_document(parse_json(spec, "network"), Path("network"), cluster_nodes)
     file, _, options = spec.partition(":")
     over: dict[str, object] = {}
     for part in options.split(",") if options else []:

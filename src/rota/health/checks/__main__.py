@@ -50,13 +50,37 @@ def _dcgm(folder: str) -> CheckResult:
     program = shutil.which("dcgmi")
     if program is None:
         return CheckResult(check="dcgm", text="DCGM is not installed")
-    subprocess.run([program, "health", "-s", "a"], capture_output=True, timeout=DCGM_S, check=False)
-    told = subprocess.run([program, "health", "-c"], capture_output=True, text=True, timeout=DCGM_S, check=False)
-    if "Failure" in told.stdout:
-        return CheckResult(check="dcgm", severity=Severity.SEVERE, text="DCGM reports a failure")
-    if "Warning" in told.stdout:
-        return CheckResult(check="dcgm", severity=Severity.WARNING, text="DCGM reports a warning")
+    _dcgmi(program, "health", "-s", "a")
+    told = _dcgmi(program, "health", "-c")
+    for word, severity in (("Failure", Severity.SEVERE), ("Warning", Severity.WARNING)):
+        if word in told:
+            return CheckResult(check="dcgm", severity=severity, text=f"DCGM: {_lines_with(told, word)}")
     return CheckResult(check="dcgm")
+
+
+def _dcgm_diag(folder: str) -> CheckResult:
+    """DCGM's short diagnosis, where it is installed."""
+    program = shutil.which("dcgmi")
+    if program is None:
+        return CheckResult(check="dcgm-diag", text="DCGM is not installed")
+    told = _dcgmi(program, "diag", "-r", "1")
+    if "Fail" in told:
+        return CheckResult(check="dcgm-diag", severity=Severity.SEVERE, text=f"DCGM: {_lines_with(told, 'Fail')}")
+    return CheckResult(check="dcgm-diag")
+
+
+def _dcgmi(program: str, *arguments: str) -> str:
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=DCGM_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "Warning: dcgmi does not answer"
+    return done.stdout
+
+
+def _lines_with(told: str, word: str) -> str:
+    """The rows of a table that have a word, without its lines."""
+    rows = [" ".join(line.replace("|", " ").split()) for line in told.splitlines() if word in line]
+    return "; ".join(rows)[:400]
 
 
 CHECKS: Mapping[str, Callable[[str], CheckResult]] = {
@@ -65,7 +89,9 @@ CHECKS: Mapping[str, Callable[[str], CheckResult]] = {
     "time": lambda folder: _module("machine").check_time(),
     "cgroup": lambda folder: _module("machine").check_cgroup(),
     "gpu": _gpu,
+    "xid": lambda folder: _module("kernel_log").check_xids(folder),
     "dcgm": _dcgm,
+    "dcgm-diag": _dcgm_diag,
     "matmul": lambda folder: _module("self_test").check_matmul(),
     "bandwidth": lambda folder: _module("self_test").check_bandwidth(),
     "all-reduce": lambda folder: _module("self_test").check_all_reduce(),

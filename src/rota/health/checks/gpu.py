@@ -1,6 +1,6 @@
-"""Checks of the GPUs by NVIDIA's library: memory errors, brakes, links and temperatures.
+"""Checks of the GPUs by NVIDIA's library: memory errors, brakes, clocks, links and temperatures.
 
-Xids are not looked for here: the manager hears of them as they happen.
+Xids are looked for in the kernel's log; a manager also hears of them as they happen.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ HOT_C, TOO_HOT_C = 88, 93
 HOT_MEMORY_C = 97
 _HW_SLOWDOWN, _HW_THERMAL, _HW_POWER_BRAKE = 0x8, 0x40, 0x80
 """Bits of the reasons why clocks are low."""
+_SW_CAPS = 0x4 | 0x20
+"""Bits of a power limit and of heat that the driver keeps within bounds: usual under load."""
+BUSY_PERCENT, LOW_CLOCK = 90, 0.4
+"""A GPU that is so busy and has less than this part of its clock is slow."""
+_SM_CLOCK = 1
 _MEMORY_TEMPERATURE = 82
 """NVML's number of the field of the memory's temperature."""
 
@@ -46,6 +51,7 @@ def _of_gpu(library: Any, handle: Any) -> Iterator[Finding]:
 
     yield from _memory(library, ask)
     yield from _brakes(ask)
+    yield from _clocks(ask)
     yield from _links(library, ask)
     temperature = ask("nvmlDeviceGetTemperature", getattr(library, "NVML_TEMPERATURE_GPU", 0))
     if temperature is not None and temperature >= HOT_C:
@@ -94,6 +100,16 @@ def _brakes(ask: Ask) -> Iterator[Finding]:
         yield Severity.WARNING, "is slowed down by heat"
     elif reasons & _HW_SLOWDOWN and not reasons & _HW_POWER_BRAKE:
         yield Severity.WARNING, "is slowed down by its hardware"
+
+
+def _clocks(ask: Ask) -> Iterator[Finding]:
+    """A low clock under load that no power limit explains."""
+    clock, most = ask("nvmlDeviceGetClockInfo", _SM_CLOCK), ask("nvmlDeviceGetMaxClockInfo", _SM_CLOCK)
+    use = ask("nvmlDeviceGetUtilizationRates")
+    if not clock or not most or use is None or use.gpu < BUSY_PERCENT or clock >= LOW_CLOCK * most:
+        return
+    if not (ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0) & _SW_CAPS:
+        yield Severity.WARNING, f"runs at {clock} of {most} MHz under load"
 
 
 def _links(library: Any, ask: Ask) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Runs the checks of nodes: at intervals, soon after large jobs, and more often, with self-tests, on suspicion.
+"""Runs the checks of nodes: at intervals, before and after large jobs, and more often, with self-tests, on suspicion.
 
 Rota's own checks look at this machine, whose node is the first; other nodes are emulated on it. A user's own programs
 run once for every node, with `ROTA_NODE` in their environment. A check that takes too long, or fails by itself, is a
@@ -25,8 +25,10 @@ from rota.live.health.node_watch import NodeWatch
 from rota.store import clock
 
 log = logging.getLogger("rota.live")
-SELF_TESTS = ("matmul", "bandwidth", "all-reduce")
+SELF_TESTS = ("matmul", "bandwidth", "all-reduce", "dcgm-diag")
 LOOK_S = 1.0
+FRESH_S = 60.0
+"""Results of checks that are younger count as those before a large job."""
 SUSPECT_PART = 0.1
 """A node that is not healthy is checked at this part of the interval."""
 
@@ -49,6 +51,7 @@ class CheckRunner:
         self._home = home
         self._nvml = nvml
         self._due_s: dict[NodeId, float] = {}
+        self._checked_s: dict[NodeId, float] = {}
         self.results: dict[NodeId, dict[str, CheckResult]] = {}
         """The last result of each check on each node."""
 
@@ -70,7 +73,9 @@ class CheckRunner:
 
     async def check(self, node_id: NodeId) -> None:
         """Run all checks of a node, and take in what they found together: the worst of them."""
-        results = [await self._run(program, node_id) for program in self._programs(node_id)]
+        programs = self._programs(node_id)
+        results = await asyncio.gather(*(self._run(program, node_id) for program in programs))
+        self._checked_s[node_id] = clock.now_s()
         self.results[node_id] = {result.check: result for result in results}
         now_s = clock.now_s()
         worst = max(results, key=lambda result: result.severity.value, default=None)
@@ -81,6 +86,17 @@ class CheckRunner:
             self._watch.take(node_id, sign)
         is_healthy = self._watch.health(node_id).state is NodeHealthState.HEALTHY
         self._due_s[node_id] = now_s + self._settings.every * (1.0 if is_healthy else SUSPECT_PART)
+
+    def stale(self, node_ids: Sequence[NodeId]) -> list[NodeId]:
+        """Return those of these nodes that have checks, none of which ran in the last minute."""
+        if not self._settings.every:
+            return []
+        now_s = clock.now_s()
+        return [
+            node_id
+            for node_id in node_ids
+            if now_s - self._checked_s.get(node_id, 0.0) > FRESH_S and self._programs(node_id)
+        ]
 
     def _node_ids(self) -> list[NodeId]:
         return [account.node.id for account in self._state.inventory.nodes if not account.removed]

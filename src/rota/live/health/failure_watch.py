@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.engine.driver import ExitDetail
-from rota.core.messages.events import End, Event, Interrupted, JobEnded
+from rota.core.messages.events import End, Event, Interrupted, JobEnded, JobRequeued, JobUpdated, Stopped
 from rota.core.model.job import Job, JobId, NodeId
 from rota.core.model.labels import NODE_NAME, Operator, Requirement
 from rota.core.state.job_record import LiveJob
-from rota.health.blame import FaultOdds, LemonCounters, RunEnd, fault_odds, lemons
+from rota.health.blame import FaultOdds, RunEnd, failing_nodes, fault_odds
 from rota.health.causes import Blame, Remedy, diagnose
 from rota.health.node_state import HealthSign, Severity
+from rota.live.health.node_counts import NodeCounts
 from rota.live.health.node_watch import NodeWatch
 from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry
 from rota.store import clock
 from rota.store.run_folder import read_json, write_json
 
@@ -30,10 +32,6 @@ log = logging.getLogger("rota.live")
 REMEMBERED_RUNS = 400
 MOST_EXCLUDED = 3
 """Nodes that one job avoids at most."""
-SURE = 0.9
-"""The probability from which a node is suspected for what failed on it."""
-LEAST_JOBS, LEAST_OWNERS = 3, 2
-"""So many different jobs, of so many owners, must have failed on a node that is suspected for it."""
 VERDICTS = "verdicts.json"
 _ADVICE = {
     Remedy.NEVER: "it is not tried again: the same would happen",
@@ -48,21 +46,31 @@ class FailureWatch:
     """Weighs the ends of all runs."""
 
     def __init__(
-        self, control: Control, nodes: NodeWatch, home: Path, *, soon: Callable[[Sequence[str]], None], large: int
+        self,
+        control: Control,
+        nodes: NodeWatch,
+        counts: NodeCounts,
+        home: Path,
+        *,
+        soon: Callable[[Sequence[str]], None],
+        large: int,
     ) -> None:
         """`soon` has nodes checked: those of failed jobs, and of all jobs of at least `large` devices."""
         self._soon = soon
         self._large = large
         self._control = control
         self._nodes = nodes
+        self._counts = counts
         self._home = home
         self._runs: deque[RunEnd] = deque(maxlen=REMEMBERED_RUNS)
         self._owners: dict[str, str] = {}
+        self._counted: deque[str] = deque(maxlen=REMEMBERED_RUNS)
         self.xids_of: Callable[[JobId], Sequence[int]] = lambda job_id: ()
         """Returns the critical errors of a job's GPUs, as the driver of the GPUs reports them."""
         self.verdicts: dict[str, int] = {}
         """How often each cause was found since the start."""
-        self._counters: dict[str, LemonCounters] = {}
+        self._away: dict[JobId, tuple[str, ...]] = {}
+        """Jobs that are being stopped to leave these nodes."""
 
     def answered(self, event: Event, detail: ExitDetail) -> None:
         """Take an answer of the driver, weigh it, and pass it on."""
@@ -71,14 +79,39 @@ class FailureWatch:
             if live is not None and live.stopping is None:
                 event, detail = self._weigh(live, event, detail)
         self._control.answered(event, detail)
+        if isinstance(event, Stopped | JobEnded | Interrupted):
+            self._leave(event)
+
+    def note_stall(self, live: LiveJob, kind: str, text: str, nodes: tuple[str, ...]) -> None:
+        """Keep a verdict about a job that still runs: it hangs, or ranks on these nodes straggle."""
+        detail = ExitDetail(
+            failure=kind,
+            message="no rank makes progress" if kind == "hang" else "a rank is far slower than its gang",
+            evidence=text,
+            blame=Blame.UNKNOWN.value,
+            remedy=Remedy.RETRY.value if kind == "hang" else Remedy.ELSEWHERE.value,
+        )
+        self.verdicts[kind] = self.verdicts.get(kind, 0) + 1
+        self._keep(live, nodes, detail, self.odds())
+        self._soon(nodes)
+
+    def move_away(self, job_id: JobId, nodes: tuple[str, ...]) -> None:
+        """Stop a job with a checkpoint, to continue on other nodes where those can hold it."""
+        self._away[job_id] = nodes
+        self._soon(nodes)
+        self._control.happened(LoopEntry([JobRequeued(job_id)]))
+
+    def _leave(self, event: Stopped | JobEnded | Interrupted) -> None:
+        nodes = self._away.pop(event.job_id, None)
+        live = self._control.state.jobs.get(event.job_id)
+        if nodes and live is not None and isinstance(event, Stopped):
+            other = self._elsewhere(live.job, nodes)
+            if other is not None:
+                self._control.tell(JobUpdated(event.job_id, other))
 
     def odds(self) -> FaultOdds:
         """Return the probability of each job and node to be at fault."""
         return fault_odds(tuple(self._runs))
-
-    def lemon_nodes(self) -> tuple[str, ...]:
-        """Return the nodes whose counters stand out."""
-        return lemons(self._counters)
 
     def _weigh(self, live: LiveJob, event: JobEnded | Interrupted, detail: ExitDetail) -> tuple[Event, ExitDetail]:
         nodes = self._nodes_of(live)
@@ -123,15 +156,13 @@ class FailureWatch:
         if run.failed and run.blame is not Blame.JOB:
             self._soon(run.nodes)
         self._runs.append(run)
+        kind = "single_node_failures" if len(run.nodes) == 1 else "multi_node_failures"
         for name in run.nodes:
-            known = self._counters.get(name, LemonCounters())
-            alone = len(run.nodes) == 1
-            self._counters[name] = replace(
-                known,
-                runs=known.runs + 1,
-                single_node_failures=known.single_node_failures + (run.failed and alone),
-                multi_node_failures=known.multi_node_failures + (run.failed and not alone),
-            )
+            self._counts.add(name, "runs", *([kind] if run.failed and run.blame is not Blame.JOB else []))
+        excluded_by_user = self._control.kept[JobId(run.job)].file.exclude_nodes
+        for name in excluded_by_user if run.job not in self._counted else ():
+            self._counts.add(name, "excluded_by_users")
+        self._counted.append(run.job)
 
     def _nodes_of(self, live: LiveJob) -> tuple[str, ...]:
         inventory = self._control.state.inventory.nodes
@@ -162,19 +193,15 @@ class FailureWatch:
 
     def _suspect(self, nodes: tuple[str, ...], odds: FaultOdds) -> None:
         """Report nodes on which jobs of several owners failed, if they rather than the jobs are at fault."""
-        for name in nodes:
-            jobs = {run.job for run in self._runs if run.failed and name in run.nodes}
-            owners = {self._owners.get(job, "") for job in jobs}
-            if odds.nodes.get(name, 0.0) < SURE or len(jobs) < LEAST_JOBS or len(owners) < LEAST_OWNERS:
-                continue
-            text = f"{len(jobs)} jobs of {len(owners)} users failed here; at fault with {odds.nodes[name]:.0%}"
+        for name, text in failing_nodes(tuple(self._runs), self._owners, odds, nodes).items():
             sign = HealthSign(at_s=clock.now_s(), source="failures", severity=Severity.WARNING, text=text)
             self._nodes.take(NodeId(name), sign)
 
     def _elsewhere(self, job: Job, nodes: tuple[str, ...]) -> Job | None:
         """Return the job without the nodes it failed on; None where others can't hold it."""
-        kept = excluded(job)
-        away = (*(name for name in kept if name not in nodes), *nodes)[-MOST_EXCLUDED:]
+        kept, never = excluded(job), self._control.kept[job.id].file.exclude_nodes
+        earlier = [name for name in kept if name not in nodes and name not in never]
+        away = (*never, *(*earlier, *nodes)[-MOST_EXCLUDED:])
         inventory = self._control.state.inventory.nodes
         left = sum(
             account.node.devices

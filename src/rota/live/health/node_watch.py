@@ -1,6 +1,7 @@
 """The health of all nodes, kept over restarts; a node that must not take jobs is drained, and undrained when it may.
 
-Only drains of its own are undone: what an administrator drained stays drained.
+Only drains of its own are undone: what an administrator drained stays drained. Suspects take only jobs that tolerate
+them; nodes that came back a short time ago, and lemons, are unproven. A spare stands in for a node that is drained.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rota.core.messages.events import Event, NodeDrained, NodeUndrained
+from rota.core.messages.events import Event, NodeDrained, NodeRated, NodeUndrained
+from rota.core.model.cluster import NodeTrust
 from rota.core.model.job import NodeId
 from rota.core.state.state import State
 from rota.health.node_state import HealthSign, NodeHealth, NodeHealthState, Severity, decode_health
+from rota.health.spares import SpareNodes
 from rota.store.run_folder import read_json, write_json
 
 log = logging.getLogger("rota.live")
@@ -25,7 +28,17 @@ Alert = Callable[[NodeId, NodeHealth, NodeHealth], None]
 class NodeWatch:
     """One health for each node, and the drains that follow from it."""
 
-    def __init__(self, state: State, home: Path, tell: Callable[[Event], None], alert: Alert | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        home: Path,
+        tell: Callable[[Event], None],
+        alert: Alert | None = None,
+        *,
+        proven_after_s: float = 0.0,
+        spares: int = 0,
+    ) -> None:
+        """A node that came back is proven after `proven_after_s`; so many nodes are `spares`."""
         self._state = state
         self._path = home / FILE
         self._tell = tell
@@ -33,11 +46,17 @@ class NodeWatch:
         self._drained: set[NodeId] = set()
         """Nodes that were drained for their health."""
         self._health: dict[NodeId, NodeHealth] = {}
-        self.checked_s: dict[NodeId, dict[str, float]] = {}
-        """When each check last ran on each node."""
+        self._proven_after_s = proven_after_s
+        self._rated: dict[NodeId, NodeTrust] = {}
+        self.lemons: dict[str, tuple[str, ...]] = {}
+        """Nodes whose counters stand out, with the counters."""
         self.transitions: dict[str, int] = {}
         """How often a node came into each state since the start."""
-        self._load()
+        kept = self._load()
+        names = [account.node.id for account in state.inventory.nodes]
+        idle = kept.get("spares") if spares else None
+        self._spares = SpareNodes(names, spares, None if idle is None else [NodeId(name) for name in idle])
+        self._tell_again(kept)
 
     def health(self, node_id: NodeId) -> NodeHealth:
         """Return the health of a node."""
@@ -53,6 +72,12 @@ class NodeWatch:
         for node_id, health in list(self._health.items()):
             if health.state is NodeHealthState.DRAINING and self._is_empty(node_id):
                 self._set(node_id, health, health.emptied(now_s), "")
+        for node_id in {*self._health, *map(NodeId, self.lemons)}:
+            self._rate(node_id, now_s)
+
+    def is_spare(self, node_id: NodeId) -> bool:
+        """Return whether a node takes no jobs until another is lost."""
+        return node_id in self._spares.idle
 
     def repair(self, node_id: NodeId, now_s: float) -> None:
         """Note that a node's repair has begun; its tests decide when it is back."""
@@ -71,15 +96,57 @@ class NodeWatch:
         state = after.state.value
         self.transitions[state] = self.transitions.get(state, 0) + 1
         log.warning("node-health", extra={"node": node_id, "state": state, "why": text or None})
-        if not after.state.takes_jobs and node_id not in self._drained and not self._is_drained(node_id):
-            self._drained.add(node_id)
-            self._tell(NodeDrained(node_id))
-        elif after.state.takes_jobs and node_id in self._drained:
-            self._drained.discard(node_id)
-            self._tell(NodeUndrained(node_id))
+        self._drain(node_id, before, after)
+        self._rate(node_id, max(after.since_s, self._state.now_s))
         self._save()
         if self._alert is not None:
             self._alert(node_id, before, after)
+
+    def _drain(self, node_id: NodeId, before: NodeHealth, after: NodeHealth) -> None:
+        """Drain a node that must not take jobs; undrain one that may. A spare stands in once its jobs have left.
+
+        Before that, others would take the spare, and not the job that needs it.
+        """
+        if before.state.takes_jobs and not after.state.takes_jobs and not self._is_drained(node_id):
+            self._drained.add(node_id)
+            self._tell(NodeDrained(node_id))
+        if after.state is NodeHealthState.BAD:
+            spare = self._spares.lose(node_id)
+            if spare is not None:
+                log.warning("spare-node", extra={"node": spare, "why": f"takes jobs in place of {node_id}"})
+                self._tell(NodeUndrained(spare))
+        if after.state.takes_jobs and not before.state.takes_jobs:
+            is_own = node_id in self._drained
+            self._drained.discard(node_id)
+            if not self._spares.repair(node_id) and is_own:
+                self._tell(NodeUndrained(node_id))
+
+    def _rate(self, node_id: NodeId, now_s: float) -> None:
+        """Report how far a node is trusted, if that has changed."""
+        health = self.health(node_id)
+        if not health.state.takes_jobs:
+            return
+        trust = NodeTrust.PROVEN
+        if health.state is NodeHealthState.SUSPECT:
+            trust = NodeTrust.SUSPECT
+        elif str(node_id) in self.lemons or (health.since_s and now_s < health.since_s + self._proven_after_s):
+            trust = NodeTrust.UNPROVEN
+        if self._rated.get(node_id, NodeTrust.PROVEN) is not trust:
+            self._rated[node_id] = trust
+            self._tell(NodeRated(node_id, trust))
+
+    def _tell_again(self, kept: dict[str, Any]) -> None:
+        """Report at a start what the engine does not know from before: drains, trust, and spares."""
+        for name in {str(name) for name in kept.get("spares", ())} - set(map(str, self._spares.idle)):
+            if NodeId(name) in self._state.inventory.by_name and NodeId(name) not in self._drained:
+                self._tell(NodeUndrained(NodeId(name)))
+        for node_id in (*sorted(self._drained), *self._spares.idle):
+            if not self._is_drained(node_id):
+                self._tell(NodeDrained(node_id))
+        for node_id, health in self._health.items():
+            if health.state in (NodeHealthState.BAD, NodeHealthState.IN_REPAIR):
+                self._spares.lose(node_id)
+            self._rate(node_id, self._state.now_s)
 
     def _is_drained(self, node_id: NodeId) -> bool:
         return self._state.inventory.nodes[self._state.node(node_id)].drained
@@ -96,11 +163,13 @@ class NodeWatch:
 
     def _save(self) -> None:
         try:
-            write_json(self._path, {"nodes": self.encode(), "drained": sorted(self._drained)})
+            write_json(
+                self._path, {"nodes": self.encode(), "drained": sorted(self._drained), "spares": self._spares.idle}
+            )
         except OSError as error:
             log.warning("the health of nodes could not be kept", extra={"why": str(error)})
 
-    def _load(self) -> None:
+    def _load(self) -> dict[str, Any]:
         try:
             kept = read_json(self._path) or {}
             known = {str(account.node.id) for account in self._state.inventory.nodes}
@@ -108,8 +177,10 @@ class NodeWatch:
                 NodeId(name): decode_health(value) for name, value in kept.get("nodes", {}).items() if name in known
             }
             self._drained = {NodeId(name) for name in kept.get("drained", ()) if name in known}
+            return kept
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("the health of nodes could not be read; all count as healthy", extra={"why": str(error)})
+            return {}
 
 
 def passed(source: str, at_s: float) -> HealthSign:

@@ -1,9 +1,10 @@
-"""Looks for hangs and stragglers among running jobs: warns once an attempt, and restarts where that is the rule."""
+"""Looks for hangs and stragglers among running jobs: warns once an attempt, and restarts or moves by rule."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rota.core.engine.preemption_guard import can_resume
@@ -12,6 +13,7 @@ from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.files.up_file import HealthPart
 from rota.health.stalls import ProgressOfRanks, Stall, StallKind
+from rota.live.health.failure_watch import FailureWatch
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
 from rota.store import clock
@@ -25,7 +27,16 @@ MOST_RANKS = 256
 class StallWatch:
     """The progress of all running jobs that report it."""
 
-    def __init__(self, control: Control, settings: HealthPart, home: Path) -> None:
+    def __init__(
+        self,
+        control: Control,
+        settings: HealthPart,
+        home: Path,
+        failures: FailureWatch,
+    ) -> None:
+        self._failures = failures
+        self.busy_of: Callable[[JobId], Mapping[int, float]] = lambda job_id: {}
+        """Returns how busy the GPUs of each rank of a job are, where that is measured: percent of the last minute."""
         self._control = control
         self._settings = settings
         self._home = home
@@ -43,6 +54,7 @@ class StallWatch:
         running = [live for live in list(self._control.state.jobs.values()) if live.state is JobState.RUNNING]
         tasks = {live.job.id: sum(slot.tasks for slot in live.held or ()) for live in running}
         found = await asyncio.to_thread(lambda: {name: self._steps(name, count) for name, count in tasks.items()})
+        running = [live for live in running if live.job.id in self._control.kept]  # some have ended meanwhile
         keys = {(live.job.id, self._control.kept[live.job.id].attempt) for live in running}
         for gone in [key for key in self._progress if key not in keys]:
             del self._progress[gone]
@@ -50,7 +62,7 @@ class StallWatch:
         for live in running:
             key = (live.job.id, self._control.kept[live.job.id].attempt)
             known = self._progress.setdefault(key, ProgressOfRanks(self._settings.stall_after))
-            stall = known.look(now_s, found[live.job.id])
+            stall = known.look(now_s, found[live.job.id]) or known.look_at_gpus(now_s, self.busy_of(live.job.id))
             if stall is not None and (*key, stall.kind) not in self._told:
                 self._told.add((*key, stall.kind))
                 self._act(live, stall, now_s)
@@ -69,6 +81,17 @@ class StallWatch:
         except (OSError, ValueError):
             log.warning("a warning could not be kept", extra={"job": job_id})
         self._control.warn(job_id, text)
+        nodes = self._nodes_of(live, stall.ranks)
+        self._failures.note_stall(live, stall.kind.value, stall.text, nodes)
         if stall.kind is StallKind.HANG and self._settings.stall == "restart" and can_resume(live.job):
             self._control.kept[job_id].message = f"restarted: {text}"
             self._control.happened(LoopEntry([JobRequeued(job_id)]))
+        if stall.kind is StallKind.STRAGGLER and self._settings.straggler == "swap" and can_resume(live.job):
+            self._control.kept[job_id].message = f"moved off {', '.join(nodes)}: {text}"
+            self._failures.move_away(job_id, nodes)
+
+    def _nodes_of(self, live: LiveJob, ranks: tuple[int, ...]) -> tuple[str, ...]:
+        """Return the nodes of these ranks; ranks follow the order of the placement."""
+        inventory = self._control.state.inventory.nodes
+        by_rank = [str(inventory[slot.node].node.id) for slot in live.held or () for _ in range(slot.tasks)]
+        return tuple(dict.fromkeys(by_rank[rank] for rank in ranks if rank < len(by_rank)))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
 
-from rota.core.model.job import NodeId
+from rota.core.model.job import JobId, NodeId
+from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.settings import Settings
 from rota.files.up_file import HealthPart
 from rota.health.node_state import HealthSign, NodeHealth, NodeHealthState
@@ -13,12 +14,16 @@ from rota.health.xid import action_for, severity_of
 from rota.live.gpus.monitor import GpuMonitor
 from rota.live.health.check_runner import CheckRunner
 from rota.live.health.failure_watch import FailureWatch
+from rota.live.health.node_counts import NodeCounts
 from rota.live.health.node_watch import NodeWatch
 from rota.live.health.stall_watch import StallWatch
+from rota.live.health.told_intervals import ToldIntervals
 from rota.live.loop.control import Control
 from rota.store import clock
 
 COUNT_S = 60.0
+BUSY_S = 60.0
+"""Over which time it is looked how busy GPUs are."""
 
 
 class HealthWatch:
@@ -26,17 +31,57 @@ class HealthWatch:
 
     def __init__(self, control: Control, settings: HealthPart, local: Settings) -> None:
         home = local.home
-        self.nodes = NodeWatch(control.state, home, control.tell, alert=self._changed)
+        self.counts = NodeCounts(home, clock.now_s)
+        self.nodes = NodeWatch(
+            control.state,
+            home,
+            control.tell,
+            alert=self._changed,
+            proven_after_s=settings.proven_after,
+            spares=settings.spares,
+        )
         self.checks = CheckRunner(control.state, self.nodes, settings, home, local.nvml)
-        self.failures = FailureWatch(control, self.nodes, home, soon=self.checks.soon, large=settings.large)
-        self.stalls = StallWatch(control, settings, home)
+        self.failures = FailureWatch(
+            control, self.nodes, self.counts, home, soon=self.checks.soon, large=settings.large
+        )
+        self.stalls = StallWatch(control, settings, home, self.failures)
+        self._large = settings.large
+        self._tasks: set[asyncio.Task[None]] = set()
         self._control = control
         self._rate = local.failure_rate
+        self._intervals = ToldIntervals(control, local.failure_rate, home)
 
     def _changed(self, node_id: NodeId, before: NodeHealth, after: NodeHealth) -> None:
         """Count a node that its health has taken out of use as failed, once."""
         if before.state.takes_jobs and after.state in (NodeHealthState.DRAINING, NodeHealthState.BAD):
             self._rate.failed()
+            self.counts.add(str(node_id), "out_of_service")
+        if after.state is NodeHealthState.IN_REPAIR:
+            self.counts.add(str(node_id), "tickets")
+
+    def check_first(self, order: LaunchOrder, answer: Callable[[str], None]) -> bool:
+        """Check the nodes of a large job before it starts; `answer` gets why it must not start there, or nothing."""
+        inventory = self._control.state.inventory.nodes
+        node_ids = [inventory[index].node.id for index in dict.fromkeys(slot.node for slot in order.placement)]
+        stale = self.checks.stale(node_ids) if order.job.gpus >= self._large else []
+        if not stale:
+            return False
+        task = asyncio.get_running_loop().create_task(self._check(stale, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
+
+    async def _check(self, node_ids: list[NodeId], answer: Callable[[str], None]) -> None:
+        try:
+            await asyncio.gather(*(self.checks.check(node_id) for node_id in node_ids))
+        finally:
+            bad = [node_id for node_id in node_ids if not self.nodes.health(node_id).state.takes_jobs]
+            whys = [f"node {node_id} failed its check before the start: {self._why(node_id)}" for node_id in bad]
+            answer("; ".join(whys))
+
+    def _why(self, node_id: NodeId) -> str:
+        evidence = self.nodes.health(node_id).evidence
+        return evidence[-1].text if evidence else ""
 
     async def run(self) -> None:
         """Check nodes, and count how long they were watched, until cancelled."""
@@ -45,26 +90,46 @@ class HealthWatch:
     async def _count(self) -> None:
         while True:
             await asyncio.sleep(COUNT_S)
-            self._rate.watched(len(self._control.state.inventory.nodes), COUNT_S)
+            nodes = [str(each.node.id) for each in self._control.state.inventory.nodes if not each.removed]
+            self._rate.watched(len(nodes), COUNT_S)
+            self._intervals.look()
+            self.nodes.lemons = self.counts.lemons(tuple(nodes))
+            self.counts.save()
 
     def attached(self, monitor: GpuMonitor | None) -> GpuMonitor | None:
         """Listen to the critical errors that a monitor of this machine's GPUs reports; return the monitor."""
         if monitor is not None:
             self.failures.xids_of = monitor.telemetry.xids_of
+            self.stalls.busy_of = lambda job_id: self._busy_by_rank(monitor, job_id)
             monitor.on_xid = self.note_xid
         return monitor
+
+    def _busy_by_rank(self, monitor: GpuMonitor, job_id: JobId) -> dict[int, float]:
+        """Return how busy the busiest GPU of each rank on this machine was in the last minute, in percent."""
+        live = self._control.state.jobs.get(job_id)
+        busy = list(monitor.telemetry.busy_by_gpu(job_id, clock.now_s() - BUSY_S).values())
+        if live is None or live.run_since_s is None or clock.now_s() - live.run_since_s < BUSY_S:
+            return {}
+        ranks = sum(slot.tasks for slot in live.held or () if slot.node == 0)
+        each = len(busy) // ranks if ranks else 0
+        return {rank: max(busy[rank * each : (rank + 1) * each]) for rank in range(ranks)} if each else {}
 
     def note_xid(self, gpu: int, number: int) -> None:
         """Take in a critical error of a GPU of the first node."""
         node_id = self._control.state.inventory.nodes[0].node.id
         text = f"GPU {gpu} reported Xid {number}: {action_for(number).value}"
         sign = HealthSign(at_s=clock.now_s(), source="gpu-xid", severity=severity_of(number), text=text)
+        self.counts.add(str(node_id), "xids")
         if sign.severity.value:
             self.nodes.take(node_id, sign)
             self.checks.soon([str(node_id)])
 
-    def of(self, node_id: NodeId) -> dict[str, Any]:
+    def of(self, node_id: NodeId) -> dict[str, str]:
         """Return a node's health for people: the state, and the last sign against it."""
         health: NodeHealth = self.nodes.health(node_id)
         why = health.evidence[-1].text if health.evidence else ""
+        if not why and self.nodes.is_spare(node_id):
+            why = "spare: takes jobs when another node is out of use"
+        if not why and (signs := self.nodes.lemons.get(str(node_id))):
+            why = f"fails more often than others: {', '.join(sign.replace('_', ' ') for sign in signs)}"
         return {"health": health.state.value, "health_why": why}

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.messages.events import (
@@ -34,6 +34,7 @@ from rota.forecast.value import Forecast, NoForecast
 from rota.live.estimates.learning import Learning
 from rota.live.intake.audit_entry import Asker, audit_entry
 from rota.live.intake.planned_models import within_memory
+from rota.live.intake.prompt_forecasts import JobForecasts, PromptForecasts
 from rota.live.intake.quotas import SubmissionQuotas
 from rota.live.intake.submission_limits import LARGE, MOST_AT_ONCE, Allowance, Pauses
 from rota.live.intake.submitted_files import SubmittedFiles
@@ -75,13 +76,6 @@ class Outdated(RotaError):
     """The thing has changed since the caller read it."""
 
 
-class JobForecasts(Protocol):
-    """Forecasts on request."""
-
-    async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = "") -> Forecast:
-        """Return when a job will start and end; `arrives` is a hypothetical job. Askers are served in rotation."""
-
-
 @dataclass(frozen=True, slots=True)
 class _NewJob:
     """A job that was checked and has no id yet."""
@@ -113,7 +107,7 @@ class Requests:
         """Raises a `RotaError` for a hypothetical job that the driver can't run."""
         self._account_of = account_of
         """Returns the Unix account for a user's job in a tenant, given the one that its token names."""
-        self._foresight = foresight
+        self._foresight = PromptForecasts(foresight, lambda: len(control.state.jobs))
         self._quotas = quotas
         """None: callers are not limited."""
         self._tenants = tenants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.mechanisms.declare import Knowledge
 from rota.perf.speed.model import Costs
-from rota.placement import style
+from rota.placement import on_network, style
 from rota.policies import find_policy
 from rota.scenario import Scenario
 from rota.store import clock
@@ -47,6 +47,8 @@ class Scheduling:
     tenancy: str = "none"
     has_fixed_nodes: bool = False
     """Whether the nodes are this machine's own and not read from a file."""
+    network: str | None = None
+    """The network between the nodes, as scenarios name it; forecasts have jobs wait for its links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class Restored:
     in_rounds: bool
     build: Callable[[], tuple[Policy, Allocator]]
     """Builds a policy and its allocator, with separate accounts where the allocator keeps any."""
+    network: str | None = None
 
     def engine(self, journal: Journal | None = None) -> Engine:
         """Return an engine in this state."""
@@ -72,15 +75,25 @@ class Restored:
         return Engine(self.state, policy, alloc, journal=journal)
 
 
-def restored(records: Records, scheduling: Scheduling) -> Restored:
-    """Return the state in the records; raise a `RotaError` if it does not fit the scheduling."""
+RowChoice = Callable[[Sequence[Any]], Sequence[Any]]
+"""Returns which of the rows of unfinished jobs are restored, with those that they depend on."""
+
+
+def restored(records: Records, scheduling: Scheduling, choice: RowChoice | None = None) -> Restored:
+    """Return the state in the records; raise a `RotaError` if it does not fit the scheduling.
+
+    With a `choice`, which only copies of a state may have, some jobs are left out.
+    """
     declared, _ = find_policy(scheduling.policy)
     given = scheduling.cluster
     known = None if scheduling.has_fixed_nodes else kept_from(records.setting(CLUSTER_KEY))
     allocator(scheduling.tenancy, style("any"), given)
     current, removed = (given, ()) if known is None else (known.current, known.removed)
     recall = PolicyMemory(records, declared.name)
-    state, kept = _restore(records, recall, current, removed, in_rounds=declared.plans_in_rounds)
+    rows: Sequence[Any] = records.live_jobs()
+    if choice is not None:
+        rows = choice(rows)
+    state, kept = _restore(records, recall, current, removed, rows, in_rounds=declared.plans_in_rounds)
     present = ClusterConfig(given, current, scheduling.tenancy, has_fixed_nodes=scheduling.has_fixed_nodes)
     is_as_given = known is None or known.given != as_json(given)
     first = LoopEntry([], cluster=given if is_as_given else current)
@@ -96,7 +109,7 @@ def as_scheduled(
     declared, asked = find_policy(scheduling.policy)
     options = declared.live_options(asked)
     declared.refuse_tenancy(scheduling.tenancy)
-    placement = scheduling.placement or declared.placement_with(options)
+    placement = on_network(scheduling.placement or declared.placement_with(options), scheduling.network)
 
     def build() -> tuple[Policy, Allocator]:
         cluster = present.whole(state)
@@ -116,6 +129,7 @@ def as_scheduled(
         placement=placement,
         in_rounds=declared.plans_in_rounds,
         build=build,
+        network=scheduling.network,
     )
 
 
@@ -137,7 +151,7 @@ def begin(
     """Return the loop, ready to run from a state, with which a new journal segment begins."""
     recorder = StepRecorder()
     engine = was.engine(recorder)
-    header = header_of(engine, was.present, was.policy, was.placement, scheduling.tenancy, about)
+    header = header_of(engine, was.present, was.policy, was.placement, scheduling, about)
     first_step = records.begin_segment(header)
     control = Control(
         engine,
@@ -154,7 +168,7 @@ def begin(
 
 
 def header_of(
-    engine: Engine, present: ClusterConfig, policy: str, placement: str, tenancy: str, about: str
+    engine: Engine, present: ClusterConfig, policy: str, placement: str, scheduling: Scheduling, about: str
 ) -> dict[str, Any]:
     """Return the header of a journal segment that begins now."""
     return encode_header(
@@ -162,9 +176,10 @@ def header_of(
             scenario=Scenario(
                 policies=(policy,),
                 placement=placement,
-                tenancy=tenancy,
+                tenancy=scheduling.tenancy,
                 cluster=present.whole(engine.state),
                 costs=Costs(checkpoint_interval_s=math.inf),
+                network=scheduling.network,
             ),
             about=about,
             snapshot=snapshot.take(engine.state, engine.memory),
@@ -182,9 +197,14 @@ def _demote(state: State, alloc: Allocator) -> None:
 
 
 def _restore(
-    records: Records, recall: PolicyMemory, cluster: Cluster, removed: tuple[NodeId, ...], *, in_rounds: bool
+    records: Records,
+    recall: PolicyMemory,
+    cluster: Cluster,
+    removed: tuple[NodeId, ...],
+    rows: Sequence[Any],
+    *,
+    in_rounds: bool,
 ) -> tuple[State, dict[JobId, Record]]:
-    rows = records.live_jobs()
     now_s = clock.now_s()
     kept: dict[JobId, Record] = {}
     pairs = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rota.core.codec import snapshot
@@ -50,6 +50,8 @@ class KubernetesLoop:
         self._records = records
         self._driver = driver
         self._settings = settings
+        self.weigh: Callable[[Event, Mapping[JobId, str]], None] = lambda event, why: None
+        """Is told of every event before the engine, with the messages of ends."""
         control.listen(self._on_news)
 
     @property
@@ -69,6 +71,7 @@ class KubernetesLoop:
             assert gang.job is not None
             entry.records[name] = Record(dump(spec_of(gang.job, gang.key.namespace)), gang.job.user)
         for event in events:
+            self.weigh(event, why)
             if isinstance(event, _FATES) and event.job_id in self._control.kept:
                 self._control.kept[event.job_id].message = why.get(event.job_id, "")
         if any(isinstance(event, NodeAdded | NodeRemoved) for event in events) and self._driver.node_cache.nodes:
@@ -94,8 +97,10 @@ class KubernetesLoop:
                 self._driver.ended(each.job_id, cancelled=each.state == JobState.CANCELLED.value)
 
 
-def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSettings) -> tuple[Control, Scheduling]:
-    """Return the loop, ready to run, in the state of the cluster.
+def boot_on_pods(
+    records: Records, driver: KubernetesDriver, settings: ClusterSettings
+) -> tuple[Control, Scheduling, KubernetesLoop]:
+    """Return the loop, ready to run, in the state of the cluster, and what passes the driver's events on to it.
 
     A policy that the driver can't serve is refused before anything is changed.
     """
@@ -104,7 +109,11 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
     nodes = driver.node_cache.nodes
     cluster = cluster_of(nodes, settings)
     scheduling = Scheduling(
-        cluster=cluster, policy=settings.policy, placement=settings.placement, tenancy=settings.tenancy
+        cluster=cluster,
+        policy=settings.policy,
+        placement=settings.placement,
+        tenancy=settings.tenancy,
+        network=settings.network_spec(),
     )
     recall = PolicyMemory(records, declared.name)
     found = _undisputed(driver, cluster)
@@ -141,8 +150,9 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
     was = as_scheduled(scheduling, state, kept, present, LoopEntry([], cluster=cluster))
     control = begin(records, scheduling, was, about)
     waiting = {name: live.job for name, live in state.jobs.items() if live.state is JobState.HELD}
-    driver.attach(KubernetesLoop(control, records, driver, settings), Known(found=found, waiting=waiting))
-    return control, scheduling
+    loop = KubernetesLoop(control, records, driver, settings)
+    driver.attach(loop, Known(found=found, waiting=waiting))
+    return control, scheduling, loop
 
 
 def _undisputed(driver: KubernetesDriver, cluster: Cluster) -> list[Found]:

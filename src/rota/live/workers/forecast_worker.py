@@ -9,30 +9,38 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from rota.core.codec.values import decode_cluster, decode_event, decode_job, encode_cluster, encode_event
 from rota.core.engine.engine import Engine
+from rota.core.errors import RotaError
 from rota.core.messages.events import JobArrived
 from rota.core.model.job import Job, JobId
+from rota.files.network.network_file import network_from_spec
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.costs import CostLearner
 from rota.forecast.durations import RunTimes
 from rota.forecast.forks import in_forks
 from rota.forecast.past import PastRun, kind_of
 from rota.forecast.predict import Assumptions, Budget, Question, done_s, predict
+from rota.forecast.queue_sample import QueueSample
 from rota.forecast.speeds import PlacementLearner, at_reference, observed_speeds
 from rota.forecast.value import Forecast, decode_forecast, encode_forecast
 from rota.live.loop.boot import Restored, Scheduling, restored
 from rota.live.workers.fair_turns import MANAGER
+from rota.live.workers.long_queue import LongQueue, QueuePace
 from rota.live.workers.node_demand import NodeDemand, node_demand
 from rota.live.workers.worker_process import Json, WorkerProcess, answer_all
+from rota.network.model import NetworkModel
 from rota.store.database import open_database
 from rota.store.records import Records
 
+log = logging.getLogger("rota.live")
 MOST_PAST = 2000
 """How many of the latest ended jobs forecasts learn from."""
 MOST_STEPS = 4000
@@ -53,6 +61,7 @@ class ForecastWorker:
             "placement": scheduling.placement,
             "tenancy": scheduling.tenancy,
             "has_fixed_nodes": scheduling.has_fixed_nodes,
+            "network": scheduling.network,
         }
         self._helper = WorkerProcess("rota.live.workers.forecast_worker")
 
@@ -90,8 +99,11 @@ class Forecaster:
         self._ended_s = 0.0
         self._costs = CostLearner()
         self._placements = PlacementLearner()
+        self._pace = QueuePace()
         self._step = -1
-        self._commands: dict[JobId, str] = {}
+        self._networks: tuple[tuple[str, tuple[str, ...]], NetworkModel | None] | None = None
+        self._commands: dict[JobId, tuple[str, str]] = {}
+        """The job files of unfinished jobs, and their commands."""
 
     def reply(self, question: Json) -> Json:
         """Return the forecast, or the nodes, that a question asks for."""
@@ -107,18 +119,25 @@ class Forecaster:
     def answer(self, question: Json) -> Forecast:
         """Return the forecast that a question asks for."""
         scheduling = _scheduling(question)
-        records = Records(open_database(question["database"]))
-        try:
-            was = restored(records, scheduling)
-            self._learn(records)
-        finally:
-            records.close()
         arrives = None if question["arrives"] is None else decode_event(question["arrives"])
         assert arrives is None or isinstance(arrives, JobArrived)
         asked = Question(job_id=JobId(question["job"]), arrives=None if arrives is None else arrives.job)
-        return self.forecast(was, asked)
+        records = Records(open_database(question["database"]))
+        try:
+            needed = () if asked.arrives is None else asked.arrives.depends_on
+            most = self._pace.most(scheduling.policy, BUDGET.seconds * _processes())
+            queue = LongQueue([asked.job_id, *needed], most)
+            was = restored(records, scheduling, queue)
+            self._learn(records)
+        finally:
+            records.close()
+        begun_s = time.monotonic()
+        found = self.forecast(was, asked, queue)
+        took_s = (time.monotonic() - begun_s) * _processes()
+        self._pace.see(scheduling.policy, len(was.state.jobs), found.basis.runs, took_s)
+        return found
 
-    def forecast(self, was: Restored, asked: Question, budget: Budget = BUDGET) -> Forecast:
+    def forecast(self, was: Restored, asked: Question, queue: LongQueue, budget: Budget = BUDGET) -> Forecast:
         """Return the forecast from a restored state."""
         engine = was.engine()
 
@@ -126,18 +145,20 @@ class Forecaster:
             policy, alloc = was.build()
             return engine.fork(policy, allocator=alloc)
 
-        found = predict(engine, copy, asked, self.assumptions(was), budget=budget, sampler=in_forks(_processes()))
+        found = predict(
+            engine, copy, asked, self.assumptions(was, queue), budget=budget, sampler=in_forks(_processes())
+        )
         gc.collect()
         return found
 
-    def assumptions(self, was: Restored) -> Assumptions:
-        """Return what was learned up to now."""
+    def assumptions(self, was: Restored, queue: LongQueue | None = None) -> Assumptions:
+        """Return what was learned up to now; `queue` says which of many waiting jobs were restored."""
         now_s = was.state.now_s
         waiting = [
             PastRun(
                 job=live.job,
                 submit_s=live.submitted_s,
-                command=self._commands.get(live.job.id, ""),
+                command=self._command_of(live.job),
                 done_s=done_s(live, now_s),
             )
             for live in was.state.jobs.values()
@@ -146,20 +167,41 @@ class Forecaster:
         type_of = {str(account.node.id): account.node.device_type for account in was.state.inventory.nodes}
         ended = list(self._past.values())
         speed = observed_speeds(ended, type_of)
-        past = [*(at_reference(run, speed, type_of) for run in ended), *waiting]
+        over = [at_reference(run, speed, type_of) for run in ended]
+        past = [*over, *waiting]
         costs = self._costs.learned(past)
+        latest = None if queue is None else queue.latest
         return Assumptions(
             speed=speed,
             rerate=True,
             times=RunTimes(past),
-            arrivals=Arrivals(past, now_s),
+            arrivals=Arrivals(past if latest is None else [*over, *latest], now_s),
+            sample=QueueSample() if queue is None else queue.sample,
             costs=costs.costs(in_rounds=was.in_rounds),
             startup_s=costs.startup_s or 0.0,
             command_of=self._command_of,
+            network=self._network(was),
         )
 
+    def _network(self, was: Restored) -> NetworkModel | None:
+        """Return the network between the present nodes; None without one that connects all of them."""
+        if was.network is None:
+            return None
+        names = tuple(str(account.node.id) for account in was.state.inventory.nodes)
+        if self._networks is None or self._networks[0] != (was.network, names):
+            found: NetworkModel | None = None
+            try:
+                found = network_from_spec(was.network, names)
+                found.topology.check_nodes(names, found.source)
+            except RotaError as error:
+                log.warning("forecasts do without the network", extra={"why": str(error)})
+                found = None
+                found = None
+            self._networks = ((was.network, names), found)
+        return self._networks[1]
+
     def _command_of(self, job: Job) -> str:
-        return self._commands.get(job.id, "")
+        return self._commands.get(job.id, ("", ""))[1]
 
     def _learn(self, records: Records) -> None:
         """Take in what ended and happened since the last question."""
@@ -175,9 +217,14 @@ class Forecaster:
             self._ended_s = max(self._ended_s, row.ended_s)
         for old in list(self._past)[: max(len(self._past) - MOST_PAST, 0)]:
             del self._past[old]
-        self._commands = {
-            JobId(name): command_of(json.loads(spec)) for name, spec in records.specs_of_unfinished().items()
-        }
+        before = self._commands
+        self._commands = {}
+        for name, spec in records.specs_of_unfinished().items():
+            known = before.get(JobId(name))
+            is_same = known is not None and known[0] == spec
+            self._commands[JobId(name)] = (
+                known if known is not None and is_same else (spec, command_of(json.loads(spec)))
+            )
 
 
 def _scheduling(question: Json) -> Scheduling:
@@ -187,6 +234,7 @@ def _scheduling(question: Json) -> Scheduling:
         placement=question["placement"],
         tenancy=question["tenancy"],
         has_fixed_nodes=question["has_fixed_nodes"],
+        network=question["network"],
     )
 
 

@@ -130,7 +130,7 @@ class Retraining:
                 present,
                 scheduling.policy,
                 placement,
-                scheduling.tenancy,
+                scheduling,
                 "new weights of a live manager",
             ),
         )

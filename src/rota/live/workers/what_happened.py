@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,10 +137,14 @@ class SimulationError:
     per_job_median: float
     """The median over jobs of the distance of completion times, as a part of the real one."""
     per_job_p90: float
+    by_chance: list[float] | None = None
+    """The least and the largest distance of mean completion if submissions come slightly later; None if not tried."""
 
 
-def error_of(simulated: History, real: History, metrics: Json, real_metrics: Json) -> SimulationError | None:
-    """Compare a simulation with what happened; None where no job is in both."""
+def error_of(
+    simulated: History, real: History, metrics: Json, real_metrics: Json, moved: Sequence[History] = ()
+) -> SimulationError | None:
+    """Compare a simulation with what happened; None where no job is in both. `moved` are others by chance."""
     real_s = {row.id: (row.end_s or 0.0) - row.submit_s for row in real.jobs}
     distances = sorted(
         abs((row.end_s - row.submit_s) - real_s[row.id]) / max(real_s[row.id], 1e-9)
@@ -154,7 +158,19 @@ def error_of(simulated: History, real: History, metrics: Json, real_metrics: Jso
         metrics={name: _distance(metrics.get(name), real_metrics.get(name)) for name in real_metrics},
         per_job_median=_at(distances, 0.5),
         per_job_p90=_at(distances, 0.9),
+        by_chance=_by_chance((simulated, *moved), real_s) if moved else None,
     )
+
+
+def _by_chance(runs: Sequence[History], real_s: Mapping[str, float]) -> list[float]:
+    """Return the least and the largest distance of the mean completion time of several simulations."""
+    found = []
+    for run in runs:
+        pairs = [
+            (row.end_s - row.submit_s, real_s[row.id]) for row in run.jobs if row.id in real_s and row.end_s is not None
+        ]
+        found.append(math.fsum(each for each, _ in pairs) / max(math.fsum(each for _, each in pairs), 1e-9) - 1.0)
+    return [min(found), max(found)]
 
 
 def _at(ordered: Sequence[float], share: float) -> float:

@@ -90,6 +90,7 @@ class WhatIf:
             tenancy=self._scheduling.tenancy,
             cluster=cluster,
             costs=costs if restart_s is None else replace(costs, restart_s=restart_s),
+            network=self._scheduling.network,
         )
 
     def learned(self) -> LearnedCosts:
@@ -151,6 +152,7 @@ class WhatIf:
                 placement=self._scheduling.placement or "any",
                 tenancy=self._scheduling.tenancy,
                 cluster=self._scheduling.cluster,
+                network=self._scheduling.network,
             )
         )
         value = encode_header(header)

@@ -195,7 +195,7 @@ class RoundScheduler:
         for live in changes.left:
             self._newcomers.pop(live, None)
             self._cpu_jobs.remove(live)
-            if live.seq in self._jobs and live not in changes.arrived:
+            if live.seq in self._jobs and (live not in changes.arrived or live.state.is_final):
                 self._gone.add(live.seq)
             self._due = True
         if self._speed.is_estimate and now_s == self._began_s:
@@ -203,6 +203,8 @@ class RoundScheduler:
         if changes.lapsed:
             self._due = True
         for live in changes.arrived:
+            if live.state.is_final:  # it came and left in one step
+                continue
             self._gone.discard(live.seq)
             if live.seq not in self._jobs and live.state is JobState.WAITING:
                 self._newcomers[live] = None

@@ -308,8 +308,8 @@ class CellAllocator:
         return found
 
     def _allowed(self, job: Job, inventory: Inventory) -> set[str] | None:
-        """The machines with the labels that all roles of a job require; None if it requires none."""
-        if not any(role.requires for role in job.roles):
+        """The machines that all roles of a job may use by labels and trust; None if nothing restricts it."""
+        if not inventory.unproven and not any(role.requires for role in job.roles):
             return None
         fits = ~0
         for role in job.roles:

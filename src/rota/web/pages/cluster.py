@@ -13,6 +13,7 @@ from rota.api.wire import state_of
 from rota.core.model.job import NodeId
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
+from rota.health.node_state import NodeHealthState
 from rota.live.views.devices import count_devices
 from rota.live.views.gpus import gpu_rows
 from rota.web import words
@@ -26,6 +27,14 @@ from rota.web.topology import OTHER, Holders, colours_for, holders_of, tree
 
 MAX_NODES = 400
 """A larger cluster is shown by rack."""
+_CHIPS = {
+    NodeHealthState.HEALTHY: "succeeded",
+    NodeHealthState.SUSPECT: "waiting",
+    NodeHealthState.DRAINING: "suspended",
+    NodeHealthState.BAD: "failed",
+    NodeHealthState.IN_REPAIR: "held",
+}
+"""The colours of the states of health: those of job states that mean as much."""
 BY = {"tenant": "Colour by tenant", "job": "Colour by job"}
 
 
@@ -59,6 +68,9 @@ class ClusterPage:
                 ).classes("filter")
                 self._legend = html.div()
             self._place = html.div()
+        with html.div() as self._health_card, card("Health", "nodes that are not healthy, or that stand out"):
+            self._health = html.div()
+        self._health_rows: object = None
         self._gpus: html.div | None = None
         self._gpu_rows: object = None
         if context.service.gpus is not None:
@@ -89,7 +101,30 @@ class ClusterPage:
             self._show_racks(state, indexes)
         else:
             self._show_nodes(state, indexes)
+        self._show_health(state)
         self._show_gpus()
+
+    def _show_health(self, state: State) -> None:
+        """List the nodes with something to say about their health."""
+        service = self._context.service
+        known = [
+            (str(account.node.id), service.health_of(account.node.id))
+            for account in state.inventory.nodes
+            if not account.removed and (not self._rack or account.node.rack == self._rack)
+        ]
+        rows = [(name, each["health"], each["health_why"]) for name, each in known if each]
+        rows = [row for row in rows if row[1] != NodeHealthState.HEALTHY.value or row[2]][:MAX_NODES]
+        if rows == self._health_rows:
+            return
+        self._health_rows = rows
+        self._health_card.set_visibility(bool(rows))
+        self._health.clear()
+        with self._health, html.div().classes("stack"):
+            for name, health, why in rows:
+                with html.div().classes("list-row"):
+                    html.span(health).classes(f"chip chip-{_CHIPS[NodeHealthState(health)]}")
+                    html.span(name).classes("strong ellipsis")
+                    html.span(why).classes("muted ellipsis grow")
 
     def _show_gpus(self) -> None:
         service = self._context.service
@@ -188,6 +223,9 @@ class ClusterPage:
             html.h2(node_id)
             node = account.node
             html.p(f"{node_state}, {account.free} of {node.devices} {node.device_type} free").classes("muted")
+            about = self._context.service.health_of(node.id)
+            if about:
+                html.p(f"Health: {about['health']}" + (f", {about['health_why']}" if about["health_why"] else ""))
             with html.div().classes("stack"):
                 for live in seen:
                     with html.a(href=f"/jobs/{live.job.id}").classes("list-row"):

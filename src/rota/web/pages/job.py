@@ -13,7 +13,7 @@ from rota.api.jobs import visible
 from rota.api.wire import job_out
 from rota.core.model.job import JobId
 from rota.drivers.local.task_usage import use_now
-from rota.forecast.value import Forecast, TimeRange
+from rota.forecast.value import Forecast, NoForecast, TimeRange
 from rota.live.health.failure_watch import verdicts_of
 from rota.live.intake.requests import NotFound
 from rota.live.loop.record import state_text
@@ -165,7 +165,9 @@ class JobPage:
 
     async def _forecast(self) -> None:
         begun_s = time.monotonic()
-        self._expected = await self._context.service.requests.foresee(self._id, self._context.principal().name)
+        found = await self._context.service.requests.foresee(self._id, self._context.principal().name)
+        if self._expected is None or found.reason is not NoForecast.COMPUTING:
+            self._expected = found
         now_s = time.monotonic()
         self._next_forecast_s = now_s + max(FORECAST_EVERY_S, FORECAST_PAUSE * (now_s - begun_s))
 

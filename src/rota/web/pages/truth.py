@@ -212,6 +212,12 @@ def _show_simulated(answer: Answer) -> None:
                     html.td("")
                     html.td("")
                     html.td(f"± {_percent(value)}").classes("number strong")
+            if answer.error.by_chance is not None:
+                with html.tr():
+                    html.th("Of the mean, if submissions come up to 20 ms later", scope="row")
+                    html.td("")
+                    html.td("")
+                    html.td(" to ".join(_signed(each) for each in answer.error.by_chance)).classes("number strong")
 
 
 def _table(title: str, rows: Sequence[TruthRow]) -> None:

@@ -47,7 +47,9 @@ class Right:
 
     @property
     def is_optional(self) -> bool:
-        """Whether Rota works without it: for other controllers, claims of devices, settings as objects, autoscalers."""
+        """Whether Rota works without it: for other controllers, claims of devices, objects, autoscalers, suspects."""
+        if self.resource.startswith("nodes") and self.verb in ("get", "patch"):  # to mark suspects
+            return True
         return self.group in (*_OF_OTHERS, _DEVICES) or self.resource.partition("/")[0] in (*_OBJECTS, "podtemplates")
 
     @property
@@ -70,7 +72,8 @@ class Right:
 def cluster_rules() -> list[Json]:
     """The cluster-wide rules that Rota uses, exactly."""
     return [
-        _rule("", ["nodes"], ["list", "watch"]),
+        _rule("", ["nodes"], ["get", "list", "watch", "patch"]),
+        _rule("", ["nodes/status"], ["patch"]),
         _rule("", ["pods"], ["get", "list", "watch", "delete"]),
         _rule("", ["pods/binding", "pods/eviction"], ["create"]),
         _rule("", ["pods/status"], ["patch"]),

@@ -15,6 +15,7 @@ from rota.core.model.ranks import TaskRank
 from rota.drivers.kubernetes.api.quantity import plain_number
 from rota.drivers.kubernetes.objects.pod_annotations import LATE
 from rota.drivers.kubernetes.objects.pods import Pod, PodOwner, PodPhase, PodRequests
+from rota.network.link_guide import LinkTerms
 
 _ALONE = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Node", "Deployment"})
 """Controllers whose pods are independent: each pod is a job of its own."""
@@ -131,6 +132,8 @@ class Gang:
     """What the pods of each role of its job ask for."""
     note: str = ""
     """Its placement as written onto its pods."""
+    links: LinkTerms | None = None
+    """What its pods are told about the network; None without one."""
 
     @property
     def id(self) -> JobId:

@@ -16,6 +16,7 @@ from rota.core.messages.events import (
 )
 from rota.core.model.cluster import Node
 from rota.core.model.job import NodeId
+from rota.core.model.labels import SUSPECT
 from rota.core.state.state import State
 from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.gangs.headroom import Headroom
@@ -54,6 +55,17 @@ class NodeCache:
         """Whether a node is unreachable or deleted."""
         seen = self._seen.get(name)
         return seen is None or not seen.ready
+
+    def unhealthy(self, name: str) -> str:
+        """The condition of a node that takes it out of use, in words; empty if there is none."""
+        seen = self._seen.get(name)
+        return "" if seen is None else seen.unhealthy
+
+    def is_suspect(self, name: str) -> bool:
+        """Whether a node object has the taint of a suspect."""
+        seen = self._seen.get(name)
+        facts = None if seen is None else seen.facts
+        return facts is not None and any(taint[:2] == SUSPECT for taint in facts.taints)
 
     def see(self, value: Json, now_s: float) -> None:
         """Record the present form of a node object."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from rota.drivers.kubernetes.objects.pod_annotations import (
     DEVICES,
     JOB_ID,
     LATE,
+    LINK_VARIABLES,
     PLACEMENT,
     PLAN,
     PLAN_VARIABLES,
@@ -30,18 +32,23 @@ from rota.drivers.kubernetes.objects.pod_annotations import (
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase, PodRequests
 from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.network.link_guide import LinkTerms, in_order
 from rota.planner.parallel.plan_environment import plan_variables
 
+_TIME = re.compile(r"[0-9]{1,9}\.[0-9]{6}", re.ASCII)
 MOST_DEVICES = 1024
 """Devices of a node; a larger index in an annotation is nonsense."""
 
 
-def assign_slots(gang: Gang, placement: Placement, node_at: Callable[[int], Node]) -> None:
-    """Assign a gang the slots of a placement; pods fill them one by one."""
+def assign_slots(
+    gang: Gang, placement: Placement, node_at: Callable[[int], Node], terms: LinkTerms | None = None
+) -> None:
+    """Assign a gang the slots of a placement, in the order of its terms on the links; pods fill them one by one."""
+    gang.placement, gang.links = placement, terms
+    placement = in_order(placement, terms.order) if terms is not None else placement
     used = sorted({slot.node for slot in placement})  # a few of the many fields
     nodes = [node_at(index) for index in used]
     near = tuple(slot._replace(node=used.index(slot.node)) for slot in placement)
-    gang.placement = placement
     gang.slots = [PodSlot(task) for task in task_ranks(near, nodes)]
     gang.assigned.clear()
     gang.note = orjson.dumps(encode_placement(near, [str(node.id) for node in nodes])).decode()
@@ -52,7 +59,9 @@ def reassign_slots(gang: Gang, placement: Placement, node_at: Callable[[int], No
     before: dict[tuple[str, tuple[int, ...]], list[PodSlot]] = {}
     for slot in gang.slots:
         before.setdefault(_position(slot.task), []).append(slot)
+    terms = gang.links
     assign_slots(gang, placement, node_at)
+    gang.links = None if terms is None else replace(terms, order=())
     fresh = []
     for slot in gang.slots:
         old = before[_position(slot.task)].pop(0) if before.get(_position(slot.task)) else None
@@ -83,6 +92,9 @@ def binding_note(gang: Gang, task: TaskRank, pod: Pod) -> dict[str, str]:
         SIZE: str(len(gang.slots)),
         JOB_ID: str(gang.id),
     }
+    if gang.links is not None:
+        values = gang.links.environment
+        note |= {name: values[variable] for variable, name in LINK_VARIABLES.items() if variable in values}
     if key_of(pod) != gang.key:
         note[LATE] = "true"
     elif gang.job is not None:
@@ -248,9 +260,27 @@ def restore_slots(gang: Gang, bound: BoundTask, nodes: Sequence[Node]) -> None:
     gang.job = bound.job
     assign_slots(gang, bound.placement, nodes.__getitem__)
     gang.note = bound.note or gang.note
+    gang.links = _written_terms(gang)
     for slot, number in zip(gang.slots, bound.ranks, strict=True):
         slot.task = replace(slot.task, rank=number)
     _restore_pods(gang)
+
+
+def _written_terms(gang: Gang) -> LinkTerms | None:
+    """The terms on the links that the pods of a gang were bound with; None without any."""
+    for pod in gang.members.values():
+        found = {
+            variable: pod.annotations[note] for variable, note in LINK_VARIABLES.items() if note in pod.annotations
+        }
+        if PLACEMENT in pod.annotations and found:
+            shift_s, period_s = (_seconds(found.pop(name, "")) for name in ("ROTA_SHIFT_S", "ROTA_PERIOD_S"))
+            return LinkTerms(variables=found, shift_s=shift_s, period_s=period_s)
+    return None
+
+
+def _seconds(text: str) -> float:
+    """A time as Rota wrote it; 0 where it is anything else."""
+    return float(text) if _TIME.fullmatch(text) else 0.0
 
 
 def _found_elastic(

@@ -13,6 +13,7 @@ from rota.drivers.kubernetes.objects.pod_annotations import (
     GPU,
     GPU_MEMORY,
     JOB_ID,
+    LINK_VARIABLES,
     PLAN,
     PLAN_VARIABLES,
     PREFIX,
@@ -21,6 +22,7 @@ from rota.drivers.kubernetes.objects.pod_annotations import (
 )
 from rota.files.job import Launch, RoleRun, job_of, launch_of
 from rota.files.job_shape import CompletionPart, JobFile, Secret
+from rota.network.link_guide import NCCL_ALGORITHMS
 from rota.planner.parallel.model_names import is_planned
 
 Json = dict[str, Any]
@@ -194,6 +196,10 @@ def _environment(launch: Launch, run: RoleRun, job: Job, hidden: dict[str, str],
         found |= dict.fromkeys(("ROTA_TASKS", "WORLD_SIZE", "ROTA_ROLE_TASKS"), SIZE)
     if launch.plan is not None or is_planned(job.model):
         found |= PLAN_VARIABLES
+    if job.tasks > 1:
+        found |= LINK_VARIABLES
+        algorithm = NCCL_ALGORITHMS.get(dict(job.labels).get("collective", ""))
+        plain |= {} if algorithm is None else {"NCCL_ALGO": algorithm}
     if launch.checkpoint_path is not None:
         plain["ROTA_CHECKPOINT"] = launch.checkpoint_path
     variables = [

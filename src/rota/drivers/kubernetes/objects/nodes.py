@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +29,17 @@ _OWN_TAINTS = frozenset(
 """Labels whose values are read from the node."""
 
 
+PROBLEMS = frozenset(
+    {
+        *("KernelDeadlock", "ReadonlyFilesystem", "FilesystemCorruptionProblem", "XfsShutdown"),
+        *("GPUUnhealthy", "GpuUnhealthy", "GPUMissing", "GpuCountMismatch", "XIDErrors", "GpuXidError", "GpuMemWatch"),
+        *("GpuNvlinkWatch", "NVLinkStatusInactive", "GpuPcieWatch", "GpuThermalWatch", "GpuInforomWatch"),
+        *("IBLinkDown", "IBLinkFlapping", "NicError"),
+    }
+)
+"""Conditions that programs such as node-problem-detector write; one that is True takes the node out of use."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
     """A node as its object describes it."""
@@ -35,6 +47,8 @@ class NodeSeen:
     node: Node
     ready: bool
     cordoned: bool
+    unhealthy: str = ""
+    """The condition that takes it out of use, in words."""
     pods: int | None = None
     """Maximum number of pods; None if it is not stated."""
     facts: NodeFacts | None = field(default=None, compare=False)
@@ -45,13 +59,27 @@ def node_seen(value: Json, settings: ClusterSettings) -> NodeSeen:
     """Parse a node object."""
     spec, status = value.get("spec") or {}, value.get("status") or {}
     has = status.get("allocatable") or status.get("capacity") or {}
+    conditions = status.get("conditions") or ()
+    unhealthy = _unhealthy(conditions, settings)
     return NodeSeen(
         node=_node(value, settings, has),
-        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
-        cordoned=bool(spec.get("unschedulable")),
+        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),
+        cordoned=bool(spec.get("unschedulable")) or bool(unhealthy),
+        unhealthy=unhealthy,
         pods=whole(str(has["pods"])) if "pods" in has else None,
         facts=_facts(value, settings, has),
     )
+
+
+def _unhealthy(conditions: Iterable[Json], settings: ClusterSettings) -> str:
+    """The first condition that says that a node must not be used: a problem, or a part that is not ready."""
+    for each in conditions:
+        kind, status = str(each.get("type")), each.get("status")
+        is_problem = status == "True" and (kind in PROBLEMS or kind in settings.unhealthy_conditions)
+        is_part = status == "False" and kind.endswith("Ready") and kind != "Ready"
+        if is_problem or is_part:
+            return f"condition {kind} is {status}: {each.get('message') or each.get('reason') or 'no message'}"[:500]
+    return ""
 
 
 def _facts(value: Json, settings: ClusterSettings, has: Json) -> NodeFacts:

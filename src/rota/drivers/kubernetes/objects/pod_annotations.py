@@ -40,6 +40,15 @@ TORCHRUN = PREFIX + "torchrun"
 """Arguments of torchrun for the pod."""
 PLAN_VARIABLES = {"ROTA_PLAN": PLAN, "ROTA_PLAN_ARGUMENTS": PLAN_ARGUMENTS, "ROTA_TORCHRUN": TORCHRUN}
 """The environment variables of a planned job, and the annotations that they come from."""
+LINK_VARIABLES = {
+    "GLOO_SOCKET_IFNAME": PREFIX + "interface",
+    "NCCL_SOCKET_IFNAME": PREFIX + "interface",
+    "NCCL_IB_HCA": PREFIX + "adapters",
+    "NCCL_CROSS_NIC": PREFIX + "cross-nic",
+    "ROTA_SHIFT_S": PREFIX + "shift",
+    "ROTA_PERIOD_S": PREFIX + "period",
+}
+"""The environment variables of a job on a known network, and the annotations that they come from."""
 QUEUE = PREFIX + "queue"
 """The label of a pod that names a Queue of its namespace."""
 KNOWN = tuple(
@@ -49,6 +58,7 @@ KNOWN = tuple(
         *("exclusive", "time-limit", "estimate", "checkpoint", "model", "pinned-cell", "lazy-preemption", "pod-group"),
         *("queue", "name", "user", "devices", "seat", "size", "placement", "id", "late", "held-tasks", "submitted"),
         *("plan", "plan-arguments", "torchrun", "gpu-fraction", "topology-required", "topology-preferred"),
+        *("interface", "adapters", "cross-nic", "shift", "period"),
     )
 )
 """Annotations and labels of pods that have a meaning; others with Rota's prefix are misspelt or of a later version."""

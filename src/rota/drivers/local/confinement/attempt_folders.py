@@ -11,6 +11,7 @@ from rota.core.errors import RotaError
 from rota.drivers.local.confinement.accounts import UnixAccount, look_up
 from rota.drivers.local.confinement.private_folders import make_private, private_folder
 from rota.drivers.local.confinement.project_quota import limit_by_quota
+from rota.drivers.local.link_terms import write_terms
 from rota.store.run_folder import attempt_folder, read_json, shared_folder, write_json
 from rota.store.sealing import KEY_FILE, is_sealed
 
@@ -61,6 +62,7 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
     attempt.account = None if name is None else look_up(name)
     folder = attempt_folder(settings.home, job.id, order.attempt)
     folder.mkdir(parents=True, exist_ok=True)
+    write_terms(folder, attempt.links)
     shared = shared_folder(settings.home, job.id)
     _make_shared(shared, attempt.account)
     if attempt.account is not None:

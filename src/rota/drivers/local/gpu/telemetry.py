@@ -159,11 +159,15 @@ class GpuTelemetry:
 
     def busy_of(self, job_id: JobId, since_s: float) -> float | None:
         """Return how busy the busiest GPU of a job was since a moment, in percent; None if that can't be told."""
+        return max(self.busy_by_gpu(job_id, since_s).values(), default=None)
+
+    def busy_by_gpu(self, job_id: JobId, since_s: float) -> dict[int, float]:
+        """Return how busy each GPU of a job was since a moment, in percent; empty if that can't be told."""
         series = self._jobs.get(job_id)
         if series is None or series.shared:
-            return None
-        means = [each.mean_since(since_s, "busy") for each in series.by_gpu.values()]
-        return max((mean for mean in means if mean is not None), default=None)
+            return {}
+        means = {index: each.mean_since(since_s, "busy") for index, each in sorted(series.by_gpu.items())}
+        return {index: mean for index, mean in means.items() if mean is not None}
 
 
 def job_series(home: Path, job_id: JobId) -> dict[str, Any] | None:

@@ -21,8 +21,8 @@ class GavelLeaseRules(LeaseRules):
     serves_newcomers = False
     solve_gap_s = 1920.0
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, restart_s: float = 0.0) -> None:
+        super().__init__(restart_s)
         self._failures: dict[int, int] = {}
 
     @property
@@ -49,10 +49,14 @@ class GavelLeaseRules(LeaseRules):
         A lease of fewer steps than devices fails for both members: the time passes without progress. A job that
         failed too often is dropped; here it ends then, which is when Gavel stops its clock. A job so slow that even a
         whole round has fewer steps than devices would always fail; it keeps its progress in fractions of steps.
+        Where restarts cost time, which the published simulator does not know, a restarted job's lease is long enough
+        for progress.
         """
         rounds = [_steps_a_round(each, round_s) for each in selected]
         steps = [min(full, job.remaining(now_s)) for full, (job, _, _) in zip(rounds, selected, strict=True)]
-        until_s = now_s + max(count / speed for count, (_, speed, _) in zip(steps, selected, strict=True))
+        until_s = now_s + max(
+            max(count / each.speed, self._restarted_s(each)) for count, each in zip(steps, selected, strict=True)
+        )
         failed = any(
             count < job.scale <= full for count, full, (job, _, _) in zip(steps, rounds, selected, strict=True)
         )
@@ -66,6 +70,12 @@ class GavelLeaseRules(LeaseRules):
             Lease(job.live.work_done(now_s) + count, until_s, together=True)
             for count, (job, _, _) in zip(steps, selected, strict=True)
         ]
+
+    def _restarted_s(self, each: SelectedJob) -> float:
+        """The shortest lease of a job that has to be restarted: it covers the restart, and as much work again."""
+        if each.stays or not self.restart_s or each.job.live.first_start_s is None:
+            return 0.0
+        return self.restart_s + max(self.restart_s, 1 / each.speed)
 
     def _last_chance(self, job: RoundJob, now_s: float) -> float:
         """The steps of a lease that fails: none, until the job is dropped."""

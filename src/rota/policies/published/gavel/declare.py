@@ -121,7 +121,7 @@ def _schedule(rule: ShareRule, build: Build) -> Policy:
         name=build.name.removeprefix(_PREFIX),
         round_s=round_s,
         length=length,
-        lease_rules=GavelLeaseRules() if values.compat is Compat.GAVEL else LeaseRules(knowledge.restart_s),
+        lease_rules=(GavelLeaseRules if values.compat is Compat.GAVEL else LeaseRules)(knowledge.restart_s),
         rng=random.Random(knowledge.seed + _TYPE_ORDER_SEED),
         features=values.features,
     )

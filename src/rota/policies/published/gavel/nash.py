@@ -21,6 +21,8 @@ _CLOSE = 1e-9
 """The accepted gap to the optimum, relative to the number of jobs."""
 _BACK = 0.995
 """How far towards a limit a step may go."""
+_RIDGE, _LEAST = 1e-15, 1e-300
+"""Added to the equations of a step, relative and absolute: those of a problem that has converged may be singular."""
 
 
 class _Point:
@@ -112,7 +114,8 @@ def _newton(at: _Point, speeds: Floats, bend: Floats, may: NDArray[np.bool_], us
     hold = 1.0 / (at.time / at.v + row.sum(axis=2))
     bound = free - hold[..., None, None] * row[..., :, None] * row[..., None, :]
     joint = np.einsum("bki,bkij,bkj->bij", use, bound, use)
-    joint[:, np.arange(types), np.arange(types)] += at.devices / at.w
+    each = np.arange(types)
+    joint[:, each, each] += at.devices / at.w + _RIDGE * joint[:, each, each] + _LEAST
     device_price = np.linalg.solve(joint, np.einsum("bki,bkij,bkj->bi", use, bound, wanted)[..., None])[..., 0]
     rest = wanted - use * device_price[:, None, :]
     time_price = hold * (row * rest).sum(axis=2)

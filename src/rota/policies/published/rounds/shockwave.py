@@ -164,7 +164,7 @@ def _schedule(rule: ShareRule, build: Build) -> Policy:
         build.knowledge.speed,
         name=build.name,
         round_s=build.values.round_s,
-        lease_rules=LeaseRules(),
+        lease_rules=LeaseRules(build.knowledge.restart_s),
         rng=random.Random(build.knowledge.seed),
         valid_s=build.values.window_s,
     )

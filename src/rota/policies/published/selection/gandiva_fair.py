@@ -27,7 +27,10 @@ from rota.perf.speed.model import SpeedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GandivaFairParams:
-    """Jobs are time-sliced every `quantum_s`. `entities` have the given `tickets`, others 1; `trade` allows trading."""
+    """Jobs are time-sliced every `quantum_s`, and not more often than every two restarts, so that they make progress.
+
+    `entities` have the given `tickets`, others 1; `trade` allows trading.
+    """
 
     quantum_s: float = 60.0
     by: FairnessOwner = FairnessOwner.USER
@@ -59,8 +62,9 @@ class _Standing:
 class GandivaFair:
     """Passes, servers and types of all jobs; entitlements are computed again when a job came or left."""
 
-    def __init__(self, params: GandivaFairParams, speed: SpeedModel) -> None:
+    def __init__(self, params: GandivaFairParams, speed: SpeedModel, restart_s: float = 0.0) -> None:
         self._params = params
+        self._quantum_s = max(params.quantum_s, 2 * restart_s)
         self._speed = speed
         self._weights = dict(zip(params.entities, params.tickets, strict=True))
         self._passes = Passes()
@@ -101,7 +105,7 @@ class GandivaFair:
 
     def placed(self, context: SelectionContext) -> None:
         """Quanta begin at whole multiples of their length."""
-        quantum_s = self._params.quantum_s
+        quantum_s = self._quantum_s
         self._next_s = (math.floor(context.now_s / quantum_s) + 1) * quantum_s
         if self._next_s <= context.now_s:
             self._next_s = math.nextafter(context.now_s, math.inf)
@@ -241,7 +245,7 @@ class GandivaFair:
 
 
 def _rule(values: GandivaFairParams, knowledge: Knowledge) -> GandivaFair:
-    return GandivaFair(values, knowledge.speed)
+    return GandivaFair(values, knowledge.speed, knowledge.restart_s)
 
 
 gandiva_fair = selection(

@@ -1,0 +1,123 @@
+"""The documentation site builds without warnings, is whole without a network, and leads newcomers to what they want."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urldefrag, urljoin
+
+import pytest
+
+from docs.pages import ROOT, links
+from docs.python_page import page as python_page
+from web.browsers import browser
+from web.test_accessibility import faults
+
+TASKS = ROOT / "docs/start/tasks.md"
+MOST_CLICKS = 3
+CHECKED = ("index", "start/researcher", "policies/las", "reference/python", "reference/cli", "gallery")
+
+
+class Elements(HTMLParser):
+    """The links of a page, and what a browser loads with it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep addresses by what they are for."""
+        given = dict(attrs)
+        if tag == "a" and given.get("href"):
+            self.links.append(str(given["href"]))
+        elif tag in ("script", "img", "iframe") and given.get("src"):
+            self.loaded.append(str(given["src"]))
+        elif tag == "link" and given.get("rel") in ("stylesheet", "icon", "preconnect") and given.get("href"):
+            self.loaded.append(str(given["href"]))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    mkdocs = pytest.importorskip("mkdocs", reason="MkDocs is not installed: pip install 'rota[docs]'")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    assert mkdocs
+    folder = tmp_path_factory.mktemp("site")
+    config = load_config(config_file=str(ROOT / "mkdocs.yml"), site_dir=str(folder))
+    config.plugins.on_startup(command="build", dirty=False)
+    build(config)  # warnings end it: the configuration is strict
+    return folder
+
+
+def _pages(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.html"))
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    foreign = {
+        (page.relative_to(site).as_posix(), address)
+        for page in _pages(site)
+        for address in Elements(page.read_text(encoding="utf-8")).loaded
+        if re.match(r"(?:https?:)?//", address)
+    }
+
+    assert len(_pages(site)) > 100
+    assert foreign == set()
+
+
+@pytest.mark.slow
+def test_each_of_ten_tasks_is_at_most_three_clicks_away(site: Path) -> None:
+    """From the home page, by links of its text and its navigation."""
+    distance = {"index.html": 0}
+    queue = ["index.html"]
+    while queue:
+        here = queue.pop(0)
+        if distance[here] == MOST_CLICKS:
+            continue
+        for link in Elements((site / here).read_text(encoding="utf-8")).links:
+            there = urldefrag(urljoin(here, link)).url
+            if there not in distance and (site / there).is_file():
+                distance[there] = distance[here] + 1
+                queue.append(there)
+    wanted = [urljoin("start/", link).removesuffix(".md") + ".html" for link in links(TASKS)]
+
+    assert len(wanted) >= 10
+    assert [page for page in wanted if page not in distance] == []
+
+
+@pytest.mark.slow
+def test_each_task_has_commands_to_copy(site: Path) -> None:
+    pages = [(TASKS.parent / link).resolve() for link in links(TASKS)]
+
+    command = re.compile(r"^ *(?:\$ )?(?:rota|kubectl) ", re.MULTILINE)
+    without = [page.name for page in pages if not command.search(page.read_text(encoding="utf-8"))]
+
+    assert without == []
+
+
+@pytest.mark.slow
+def test_pages_open_from_the_file_system_and_keep_nobody_out(site: Path) -> None:
+    with browser() as chromium:
+        window = chromium.new_page()
+        failed: list[Any] = []
+        window.on("pageerror", lambda error: failed.append(str(error)))
+        window.on("requestfailed", lambda request: failed.append(request.url))
+        for name in CHECKED:
+            window.goto((site / f"{name}.html").as_uri())
+            assert window.locator("h1").count() == 1, name
+            assert faults(window) == [], name
+        window.locator("input.md-search__input").fill("preemption guard")
+        window.locator(".md-search-result__item").first.wait_for()
+
+        assert failed == []
+
+
+def test_public_names_are_those_of_the_reference() -> None:
+    """A public name or parameter that changes shows here first; tests/docs/rewrite.py updates the page."""
+    assert (ROOT / "docs/reference/python.md").read_text(encoding="utf-8") == python_page()

@@ -1,0 +1,95 @@
+"""What MkDocs is told about Rota: pages that are generated, anchors as on GitHub, links that leave `docs/`.
+
+A page for each policy is made of its declaration and one simulation. The changelog and the guide for contributors stand
+at the root of the repository and become pages here. Links to other files of the repository, such as tests, become
+plain text: the site has to be whole without the repository.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]
+
+from policy_pages import policy_pages
+
+from docs.pages import anchor
+
+PROJECT = {
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "README.md": "index.md",
+}
+"""Files at the root of the repository, and the pages that they become."""
+_LINK = re.compile(r"(?<!\!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+_made: dict[str, str] = {}
+
+
+def on_config(config: Any) -> Any:
+    """Use GitHub's anchors, and list pages that come by the dozen."""
+    config.mdx_configs.setdefault("toc", {})["slugify"] = lambda text, separator: anchor(text)
+    _made.update(policy_pages())
+    _made.update(
+        {page: (ROOT / name).read_text(encoding="utf-8") for name, page in PROJECT.items() if page != "index.md"}
+    )
+    decisions = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs/decisions").glob("*.md"))
+    policies = ["reference/policies.md", *(page for page in _made if page.startswith("policies/"))]
+    _fill(config.nav, "Policies", policies)
+    _fill(config.nav, "Decisions", decisions)
+    return config
+
+
+def _fill(nav: list[Any], title: str, pages: list[str]) -> None:
+    for entry in nav:
+        if isinstance(entry, dict):
+            for name, below in entry.items():
+                if name == title:
+                    below[:] = pages
+                elif isinstance(below, list):
+                    _fill(below, title, pages)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the generated pages."""
+    for name, text in _made.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Point links at pages of the site."""
+    source = page.file.src_uri
+    at_root = {page: name for name, page in PROJECT.items()}
+    here = at_root.get(source) if source in _made else f"docs/{source}"
+    fences = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    return "".join(
+        part if number % 2 else _LINK.sub(lambda found: _link(found, here or source, source), part)
+        for number, part in enumerate(fences)
+    )
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Name the search dialog for screen readers, which the theme leaves without a name."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+
+
+def _link(found: re.Match[str], here: str, source: str) -> str:
+    """A link of a page that lies at `here` in the repository and at `source` on the site."""
+    text, target = found[1], found[2]
+    if re.match(r"[a-z]+:|#", target):
+        return found[0]
+    name, mark, rest = target.partition("#")
+    inside = posixpath.normpath(posixpath.join(posixpath.dirname(here), name))
+    there = PROJECT.get(inside) or (inside.removeprefix("docs/") if inside.startswith("docs/") else None)
+    if source.startswith("policies/") or there is None or there.startswith("notebooks/"):
+        return found[0] if source.startswith("policies/") else text
+    return f"[{text}]({posixpath.relpath(there, posixpath.dirname(source) or '.')}{mark}{rest})"
