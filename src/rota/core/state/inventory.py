@@ -184,6 +184,7 @@ class Inventory:
         self.nodes[index].trust = trust
         self.fitting = {}
         bit = 1 << index
+        self.grown |= bit
         self.unproven = self.unproven & ~bit if trust is NodeTrust.PROVEN else self.unproven | bit
 
     def occupy(self, index: int, devices: int, cpu_milli: int, memory_bytes: int) -> None:
@@ -201,23 +202,7 @@ class Inventory:
 
     def pick_devices(self, index: int, count: int) -> int:
         """Which free devices of a node to take: within one socket if one has enough, else the fullest first."""
-        account = self.nodes[index]
-        if not account.node.sockets:
-            return lowest(account.free_mask, count)
-        groups = []
-        first = 0
-        for size in account.node.sockets:
-            mask = account.free_mask & (((1 << size) - 1) << first)
-            groups.append((mask.bit_count(), first, mask))
-            first += size
-        groups.sort()
-        for free, _, mask in groups:
-            if free >= count:
-                return lowest(mask, count)
-        taken = 0
-        for _, _, mask in reversed(groups):
-            taken |= lowest(mask, count - taken.bit_count())
-        return taken
+        return self.nodes[index].pick_devices(count)
 
     def fork(self) -> Inventory:
         """An independent copy."""
