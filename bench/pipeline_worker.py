@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import statistics
@@ -18,18 +17,23 @@ if find_spec("rota") is None:
 
 from rota.planner.simulate.schedules import PipelineSchedule, device_turns
 
+Turns = list[tuple[bool, int, int]]
+
 HIDDEN, HEADS, SEQUENCE, BATCH, MICRO_BATCHES = 256, 4, 96, 2, 6
 SHAPE = (BATCH, SEQUENCE, HIDDEN)
-PROFILED = (1, 3, 6)
+PROFILED = (1, 4)
 """Layers of the stages that are profiled."""
-PROFILE_STEPS, ROUNDS, STEPS, WARM_UP, MESSAGES = 7, 5, 6, 2, 60
+ROUNDS, STEPS, WARM_UP, PROFILE_STEPS, MESSAGES = 6, 4, 1, 3, 12
 
 
 def core_groups(count: int) -> list[list[int]]:
-    """Share the cores of this process out to so many processes; threads of one core stay together."""
+    """Share the cores of this process out to so many processes: threads of one core stay together.
+
+    Where there are fewer cores than processes, each process has one core, in turn.
+    """
     cores = sorted(os.sched_getaffinity(0), key=lambda core: (_first_thread(core), core))
     if len(cores) < count:
-        return [cores] * count
+        return [[cores[place % len(cores)]] for place in range(count)]
     each = len(cores) // count
     return [cores[place * each : (place + 1) * each] for place in range(count)]
 
@@ -60,25 +64,50 @@ def stage_of(torch: Any, layers: int) -> Any:
     return torch.nn.Sequential(*(kind(HIDDEN, HEADS, 4 * HIDDEN, dropout=0.0, batch_first=True) for _ in range(layers)))
 
 
-def profile_main(rank: int, count: int, store: str) -> dict[str, Any]:
-    """Time passes of stages while 1, 2, ... processes compute, and messages; return medians in ms."""
+def run_main(rank: int, plans: list[list[int]], store: str) -> list[dict[str, Any]]:
+    """Profile passes and messages, then run the pipelines of all plans, round by round; return times in ms.
+
+    In the profile 1, 2, ... processes compute at once, each on a core of its own.
+    """
+    count = len(plans[0]) - 1
+    apart = min(count, len(os.sched_getaffinity(0)))
     torch, dist = joined(rank, count, store)
-    stages = {layers: stage_of(torch, layers) for layers in PROFILED}
-    turns = device_turns(PipelineSchedule.ONE_F_ONE_B, count, count, MICRO_BATCHES)[0]
-    found: dict[str, Any] = {"passes": []}
-    for active in range(1, count + 1):
-        times = {}
-        for layers, block in stages.items():
-            dist.barrier()
-            steps = [_passes(torch, block, turns) for _ in range(PROFILE_STEPS)] if rank < active else []
-            times[layers] = [statistics.median(column) for column in zip(*steps[WARM_UP:], strict=True)]
-        found["passes"].append(times)
-    found["message_ms"] = _message_ms(torch, dist, rank)
+    profiled = {layers: stage_of(torch, layers) for layers in PROFILED}
+    blocks = [stage_of(torch, cuts[rank + 1] - cuts[rank]) for cuts in plans]
+    turns = [device_turns(PipelineSchedule.ONE_F_ONE_B, count, count, MICRO_BATCHES)[each] for each in (0, rank)]
+    rounds = []
+    for _ in range(ROUNDS):
+        passes = []
+        for active in range(1, apart + 1):
+            times = {}
+            for layers, block in profiled.items():
+                dist.barrier()
+                runs = WARM_UP + PROFILE_STEPS if rank < active else 0
+                times[layers] = [_passes(torch, block, turns[0]) for _ in range(runs)][WARM_UP:]
+            passes.append(times)
+        message_ms = _message_ms(torch, dist, rank)
+        steps_ms = [_steps(torch, dist, rank, count, block, turns[1]) for block in blocks]
+        rounds.append({"passes": passes, "message_ms": message_ms, "steps": steps_ms})
     dist.destroy_process_group()
-    return found
+    return rounds
 
 
-def _passes(torch: Any, block: Any, turns: list[tuple[bool, int, int]]) -> tuple[float, float]:
+def _steps(torch: Any, dist: Any, rank: int, count: int, block: Any, turns: Turns) -> list[dict[str, float]]:
+    """Run steps of a pipeline; return what each took, this process's part of it, and how long all cores were busy."""
+    rows = []
+    for _ in range(WARM_UP + STEPS):
+        dist.barrier()
+        began, own_s, busy_s = time.perf_counter(), time.process_time(), busy_cores_s()
+        _step(torch, dist, rank, count, block, turns)
+        dist.barrier()
+        row = {"step_ms": (time.perf_counter() - began) * 1e3}
+        row |= {"own_ms": (time.process_time() - own_s) * 1e3, "busy_ms": (busy_cores_s() - busy_s) * 1e3}
+        rows.append(row)
+        block.zero_grad(set_to_none=True)
+    return rows[WARM_UP:]
+
+
+def _passes(torch: Any, block: Any, turns: Turns) -> tuple[float, float]:
     """Run one step's passes without messages; return the mean times of a forward and of a backward pass in ms."""
     kept: dict[int, tuple[Any, Any]] = {}
     spent = {True: 0.0, False: 0.0}
@@ -113,27 +142,6 @@ def _message_ms(torch: Any, dist: Any, rank: int) -> float:
     return statistics.median(times[MESSAGES // 6 :])
 
 
-def run_main(rank: int, plans: list[list[int]], store: str) -> list[dict[str, Any]]:
-    """Run one process of the pipelines of all plans, one after the other; return what each of its steps took, in ms."""
-    count = len(plans[0]) - 1
-    torch, dist = joined(rank, count, store)
-    blocks = [stage_of(torch, cuts[rank + 1] - cuts[rank]) for cuts in plans]
-    turns = device_turns(PipelineSchedule.ONE_F_ONE_B, count, count, MICRO_BATCHES)[rank]
-    rows = []
-    for _, (plan, block), step in itertools.product(range(ROUNDS), enumerate(blocks), range(WARM_UP + STEPS)):
-        dist.barrier()
-        began, own_s, busy_s = time.perf_counter(), time.process_time(), busy_cores_s()
-        _step(torch, dist, rank, count, block, turns)
-        dist.barrier()
-        row = {"plan": plan, "step_ms": (time.perf_counter() - began) * 1e3}
-        row |= {"own_ms": (time.process_time() - own_s) * 1e3, "busy_ms": (busy_cores_s() - busy_s) * 1e3}
-        if step >= WARM_UP:
-            rows.append(row)
-        block.zero_grad(set_to_none=True)
-    dist.destroy_process_group()
-    return rows
-
-
 def busy_cores_s() -> float:
     """Return how long all cores were busy since the machine started, whatever for; 0 where the kernel does not say."""
     try:
@@ -144,7 +152,7 @@ def busy_cores_s() -> float:
     return (sum(map(int, fields[:8])) - idle) / os.sysconf("SC_CLK_TCK")
 
 
-def _step(torch: Any, dist: Any, rank: int, count: int, block: Any, turns: list[tuple[bool, int, int]]) -> None:
+def _step(torch: Any, dist: Any, rank: int, count: int, block: Any, turns: Turns) -> None:
     """Run one step of this rank: passes in turn, outputs and gradients sent as soon as they are there."""
     kept: dict[int, tuple[Any, Any]] = {}
     inputs = [torch.empty(SHAPE) for _ in range(MICRO_BATCHES)] if rank else []
@@ -175,11 +183,7 @@ def _step(torch: Any, dist: Any, rank: int, count: int, block: Any, turns: list[
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rank", type=int, required=True)
-    options.add_argument("--profile", type=int, help="profile passes and messages in so many processes")
-    options.add_argument("--plans", type=json.loads, help="run these plans, as cuts between layers")
+    options.add_argument("--plans", type=json.loads, required=True, help="run these plans, as cuts between layers")
     options.add_argument("--store", required=True)
     given = options.parse_args()
-    if given.profile is not None:
-        print(json.dumps(profile_main(given.rank, given.profile, given.store)))
-    else:
-        print(json.dumps(run_main(given.rank, given.plans, given.store)))
+    print(json.dumps(run_main(given.rank, given.plans, given.store)))

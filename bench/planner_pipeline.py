@@ -1,16 +1,17 @@
 """A transformer split over CPU processes by three plans: predicted step times against measured ones.
 
-Stages of one, three and six layers are profiled in processes of the same number, on the same cores and in the same
-order of passes as in the run, alone and beside others: a pass takes a fixed time plus a time for each layer, and both
-grow where processes share caches, memory and cores. Messages between two processes are timed. From these alone the
-planner's simulator predicts the step of every cut. Three plans are run: `max-load`, the slowest cut, and the one in the
-middle between the two. One process per stage runs real forward and backward passes over gloo in the 1F1B order, with
-receives posted ahead. Plans alternate, round by round. The profile is taken before and after the runs, and the
-mean of both is used. The order of the three plans by predicted and by measured time must agree, and each prediction
-must be within 15 %.
+Three plans are run: `max-load`, the slowest cut, and the one that differs most from both. One process per stage runs
+real forward and backward passes over gloo in the 1F1B order, with receives posted ahead. Each process is pinned: to
+cores of its own, or, where there are fewer cores than processes, to one core that it shares with others.
+The run goes in rounds, and each round profiles first: stages of one and four layers, in the same processes, on the same
+cores and in the same order of passes, alone and beside others (a pass takes a fixed time plus one for each layer, and
+both grow where processes share caches and memory), and messages between two processes. From the medians of these alone
+the planner's simulator predicts the steps. As profile and steps alternate, a machine that is slower for a while is so
+for both. The order of the three plans by predicted and by measured time must agree, and each prediction must be
+within 15 %.
 
-Run: `python bench/planner_pipeline.py [--processes 2 3 4] [--out rows.json]` on a machine that is otherwise idle, with
-as many cores as processes; about 4 minutes. Skipped without PyTorch (`pip install 'rota[learn]'`).
+Run: `python bench/planner_pipeline.py [--processes 2 3 4] [--out rows.json]` on a machine that is otherwise idle; about
+3 minutes. Skipped without PyTorch (`pip install 'rota[learn]'`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -63,6 +65,10 @@ class PassTimes:
         return self.backward_ms[0] + layers * self.backward_ms[1]
 
 
+NOMINAL = PassTimes(forward_ms=(0.0, 1.0), backward_ms=(0.0, 2.0), message_ms=0.01, core_speeds=())
+"""Rough proportions by which the three plans are chosen, before anything is measured."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStep:
     """The median step of a plan, its spread, and what other programs took of the cores meanwhile."""
@@ -73,14 +79,15 @@ class MeasuredStep:
     others: float
 
 
-def processes(count: int, arguments: list[str]) -> list[Any]:
-    """Run this script in so many processes that find each other, and return what each printed."""
+def processes(plans: Sequence[Sequence[int]]) -> list[list[dict[str, Any]]]:
+    """Run the plans in as many processes as they have stages, and return the rounds that each saw."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(WORKER), *arguments, "--store", f"{folder}/store", "--rank"]
+        wanted = json.dumps([list(cuts) for cuts in plans])
+        command = [sys.executable, str(WORKER), "--plans", wanted, "--store", f"{folder}/store", "--rank"]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         started = [
             subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True, env=environment)
-            for rank in range(count)
+            for rank in range(len(plans[0]) - 1)
         ]
         return [json.loads(process.communicate(timeout=LIMIT_S)[0]) for process in started]
 
@@ -93,60 +100,44 @@ def line_of(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return offset, slope
 
 
-def profiled(count: int) -> PassTimes:
-    """Measure passes alone and beside others, and messages."""
-    ranks = processes(count, ["--profile", str(count)])
-    alone = ranks[0]["passes"][0]
+def profile_of(ranks: Sequence[Sequence[dict[str, Any]]]) -> PassTimes:
+    """Return medians over all rounds of passes alone, of the slowdown beside others, and of messages."""
+    levels = len(ranks[0][0]["passes"])
+
+    def medians(rank: int, level: int) -> dict[int, list[float]]:
+        found: dict[int, list[list[float]]] = {}
+        for each in ranks[rank]:
+            for layers, rows in each["passes"][level].items():
+                found.setdefault(int(layers), []).extend(rows)
+        return {
+            layers: [statistics.median(column) for column in zip(*rows, strict=True)] for layers, rows in found.items()
+        }
+
+    alone = medians(0, 0)
     total_ms = sum(map(sum, alone.values()))
-    speeds = [
-        min(
-            1.0,
-            total_ms / statistics.mean(sum(map(sum, rank["passes"][active].values())) for rank in ranks[: active + 1]),
-        )
-        for active in range(count)
+    beside_ms = [
+        statistics.mean(sum(map(sum, medians(rank, level).values())) for rank in range(level + 1))
+        for level in range(levels)
     ]
-    cores = len(os.sched_getaffinity(0))
-    speeds = speeds[:cores] + speeds[-1:] * (cores - len(speeds))
     return PassTimes(
-        forward_ms=line_of([(int(layers), times[0]) for layers, times in alone.items()]),
-        backward_ms=line_of([(int(layers), times[1]) for layers, times in alone.items()]),
-        message_ms=ranks[0]["message_ms"],
-        core_speeds=tuple(speeds),
+        forward_ms=line_of([(layers, times[0]) for layers, times in alone.items()]),
+        backward_ms=line_of([(layers, times[1]) for layers, times in alone.items()]),
+        message_ms=statistics.median(each["message_ms"] for each in ranks[0]),
+        core_speeds=tuple(min(1.0, total_ms / each) for each in beside_ms),
     )
 
 
-def mean_of(first: PassTimes, second: PassTimes) -> PassTimes:
-    """Return the mean of two profiles."""
-
-    def both(one: Sequence[float], other: Sequence[float]) -> tuple[float, ...]:
-        return tuple(map(statistics.mean, zip(one, other, strict=True)))
-
-    forward, backward = both(first.forward_ms, second.forward_ms), both(first.backward_ms, second.backward_ms)
-    return PassTimes(
-        forward_ms=(forward[0], forward[1]),
-        backward_ms=(backward[0], backward[1]),
-        message_ms=statistics.mean((first.message_ms, second.message_ms)),
-        core_speeds=both(first.core_speeds, second.core_speeds),
-    )
-
-
-def measured(plans: Sequence[Sequence[int]]) -> list[MeasuredStep]:
-    """Run plans alternately, and return each one's median step over all rounds."""
+def measured(ranks: Sequence[Sequence[dict[str, Any]]], plan: int) -> MeasuredStep:
+    """Return a plan's median step over all rounds."""
     cores = len(os.sched_getaffinity(0))
-    ranks = processes(len(plans[0]) - 1, ["--plans", json.dumps([list(cuts) for cuts in plans])])
-    found = []
-    for plan in range(len(plans)):
-        steps, others = [], []
-        for rows in zip(*ranks, strict=True):
-            if rows[0]["plan"] == plan:
-                steps.append(rows[0]["step_ms"])
-                others_ms = rows[0]["busy_ms"] - sum(row["own_ms"] for row in rows)
-                others.append(max(others_ms, 0.0) / (rows[0]["step_ms"] * cores))
-        quarters = statistics.quantiles(steps, n=4)
-        found.append(
-            MeasuredStep(step_ms=quarters[1], least_ms=quarters[0], most_ms=quarters[2], others=statistics.mean(others))
-        )
-    return found
+    steps, others = [], []
+    for rounds in zip(*ranks, strict=True):
+        for rows in zip(*(each["steps"][plan] for each in rounds), strict=True):
+            steps.append(rows[0]["step_ms"])
+            others_ms = rows[0]["busy_ms"] - sum(row["own_ms"] for row in rows)
+            others.append(max(others_ms, 0.0) / (rows[0]["step_ms"] * cores))
+    quarters = statistics.quantiles(steps, n=4)
+    return MeasuredStep(step_ms=quarters[1], least_ms=quarters[0], most_ms=quarters[2], others=statistics.mean(others))
 
 
 def predicted(cuts: Sequence[int], times: PassTimes) -> float:
@@ -160,7 +151,9 @@ def predicted(cuts: Sequence[int], times: PassTimes) -> float:
         )
         for rank, (start, end) in enumerate(itertools.pairwise(cuts))
     ]
-    settings = PipelineSettings(micro_batches=MICRO_BATCHES, core_speeds=times.core_speeds)
+    speeds = times.core_speeds
+    pinned = tuple(rank % len(speeds) for rank in range(len(chunks))) if speeds else ()
+    settings = PipelineSettings(micro_batches=MICRO_BATCHES, core_speeds=speeds, pinned_to=pinned)
     return simulate_pipeline(chunks, settings).step_ms
 
 
@@ -192,26 +185,26 @@ def even_cuts(count: int, times: PassTimes) -> tuple[int, ...]:
 
 
 def three_plans(count: int, times: PassTimes) -> dict[str, tuple[int, ...]]:
-    """Return `max-load`'s plan, the cut that is predicted to be slowest, and the one in the middle."""
+    """Return `max-load`'s plan, the cut that is predicted to be slowest, and the one that differs most from both."""
     even = even_cuts(count, times)
     steps_ms = {
         (0, *inner, LAYERS): predicted((0, *inner, LAYERS), times)
         for inner in itertools.combinations(range(1, LAYERS), count - 1)
     }
     slowest = max(steps_ms, key=lambda cuts: (steps_ms[cuts], cuts))
-    middle_ms = (predicted(even, times) + steps_ms[slowest]) / 2
-    middle = min(steps_ms, key=lambda cuts: (abs(steps_ms[cuts] - middle_ms), cuts))
-    return {"max-load": even, "middle": middle, "slowest": slowest}
+    apart = {cuts: min(abs(math.log(ms / steps_ms[each])) for each in (even, slowest)) for cuts, ms in steps_ms.items()}
+    return {"max-load": even, "other": max(apart, key=lambda cuts: (round(apart[cuts], 9), cuts)), "slowest": slowest}
 
 
 def compared(count: int) -> dict[str, Any]:
     """Measure three plans on that many processes, and return the rows and whether they are as predicted."""
-    before = profiled(count)
-    plans = three_plans(count, before)
-    steps = measured(list(plans.values()))
-    times = mean_of(before, profiled(count))
+    cores = min(count, len(os.sched_getaffinity(0)))
+    plans = three_plans(count, replace(NOMINAL, core_speeds=(1.0,) * cores))
+    ranks = processes(list(plans.values()))
+    times = profile_of(ranks)
     rows = []
-    for (name, cuts), real in zip(plans.items(), steps, strict=True):
+    for plan, (name, cuts) in enumerate(plans.items()):
+        real = measured(ranks, plan)
         expected_ms = predicted(cuts, times)
         row: dict[str, Any] = {
             "plan": name,

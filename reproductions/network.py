@@ -1,20 +1,17 @@
-"""Claims about communication: Cassini, Crux, Prophet, P3 and ByteScheduler, Prague, EFLOPS, Denis, Liquid with links.
+"""Claims about communication: Cassini, Crux, Prophet, P3 and ByteScheduler, Prague, EFLOPS, Liquid with links.
 
 Cassini and Crux: jobs of known models on generated placements, phase by phase. Gradients: layers of published
-architectures. Prague: real small trainings in simulated time. EFLOPS: flows counted link by link. Denis: a transfer
-between sockets of this machine, alone and beside copies in memory. Intervals are 95% by Student's t over seeds.
+architectures. Prague: real small trainings in simulated time. EFLOPS: flows counted link by link. Intervals are 95% by
+Student's t over seeds.
 Run: `python reproductions/network.py [SEEDS]`.
 """
 
 from __future__ import annotations
 
 import math
-import multiprocessing
 import random
-import socket
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -267,63 +264,6 @@ def eflops() -> None:
     table("EFLOPS", ("BiGraph", "published", "shuffled ranks", "by switch", "EFLOPS' mapping"), rows)
 
 
-def _copy(stop: object) -> None:
-    block = np.zeros(8_000_000)
-    other = np.empty_like(block)
-    while not stop.is_set():  # type: ignore[attr-defined]
-        np.copyto(other, block)
-
-
-def _multiply(stop: object) -> None:
-    block = np.ones((300, 300))
-    while not stop.is_set():  # type: ignore[attr-defined]
-        block @ block
-
-
-def _transfer(seconds: float = 1.5) -> float:
-    """Bytes per second between two sockets of this machine."""
-    ours, theirs = socket.socketpair()
-    child = multiprocessing.Process(target=_drain, args=(theirs, ours))
-    child.start()
-    theirs.close()
-    block = bytes(4_000_000)
-    began, sent = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        ours.sendall(block)
-        sent += len(block)
-    taken = time.perf_counter() - began
-    ours.close()
-    child.join()
-    return sent / taken
-
-
-def _drain(end: socket.socket, other: socket.socket) -> None:
-    other.close()
-    while end.recv(4_000_000):
-        pass
-
-
-def denis(runs: int = 3) -> None:
-    """A transfer in memory, alone, beside copies and beside multiplications of small matrices."""
-    rates: dict[str, list[float]] = {"alone": [], "copies (memory-bound)": [], "small GEMM (in cache)": []}
-    for _ in range(runs):
-        for name, work in (("alone", None), ("copies (memory-bound)", _copy), ("small GEMM (in cache)", _multiply)):
-            stop = multiprocessing.Event()
-            beside = [multiprocessing.Process(target=work, args=(stop,)) for _ in range(2)] if work else []
-            for process in beside:
-                process.start()
-            time.sleep(0.3)
-            rates[name].append(_transfer())
-            stop.set()
-            for process in beside:
-                process.join()
-    rows = []
-    for name in list(rates)[1:]:
-        lost = [100 * (1 - rate / alone) for rate, alone in zip(rates[name], rates["alone"], strict=True)]
-        rows.append((f"transfer beside {name}", "up to 90%" if "copies" in name else "little", f"{interval(lost)}%"))
-    table("Denis", ("bandwidth that is lost", "published", "this machine"), rows)
-
-
 def liquid(seeds: int) -> None:
     """Liquid's placement against others, by distances alone and on the links of an oversubscribed fat tree."""
     racks, per_rack, devices = 4, 8, 4
@@ -373,14 +313,13 @@ def _jobs(rng: np.random.Generator, devices: int) -> list[Submission]:
 
 
 def main() -> None:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     eflops()
     gradients()
     cassini(seeds)
     crux(seeds)
     prague(seeds)
     liquid(seeds)
-    denis()
 
 
 if __name__ == "__main__":

@@ -71,6 +71,7 @@ def on_server(bed: Bed, objects: int, seed: int) -> None:
             if number % PAUSE_EVERY == 0:
                 check(replica)
         configure(bed)
+        bed.admin.delete("/api/v1/namespaces/default/pods", {"gracePeriodSeconds": 0})  # those that make sense hold it
         bed.admin.make(pod("good", 1, nodeSelector={"kubernetes.io/hostname": "plain"}))
         path = "/api/v1/namespaces/default/pods/good"
         eventually(lambda: bed.admin.get(path)["spec"].get("nodeName") or check(replica), within_s=120)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,8 +40,8 @@ def job(name: str, tasks: int, **labels: object) -> Job:
     )
 
 
-def guide(topology: NetworkTopology, **fields: object) -> LinkGuide:
-    return LinkGuide(replace(NetworkModel(topology=topology), **fields))
+def guide(topology: NetworkTopology, **fields: Any) -> LinkGuide:
+    return LinkGuide(NetworkModel(topology=topology, **fields))
 
 
 @settings(max_examples=60, deadline=None)

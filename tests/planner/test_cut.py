@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -110,6 +112,57 @@ def test_several_jobs_mix_two_cuts_as_well_as_any_assignment() -> None:
             for some in itertools.combinations_with_replacement(cuts, 4)
         )
         assert tried <= value_ms <= tried * 1.03 + max(cut.remote_ms for cut in cuts)
+
+
+def every_latency(problem: PlanningProblem) -> list[tuple[tuple[int, ...], float]]:
+    """All cuts between all tiers one by one, and the latency of a job at full speed."""
+    devices, operators = problem.devices.devices, problem.graph.operators
+    found = []
+    for ends in itertools.combinations_with_replacement(range(len(operators) + 1), len(devices) - 1):
+        bounds = (0, *ends, len(operators))
+        spent = sum(
+            operator.time_ms.get(device.type, math.inf)
+            for device, (start, end) in zip(devices, itertools.pairwise(bounds), strict=True)
+            for operator in operators[start:end]
+        )
+        # The input is as large as the first layer's output; after the last layer nothing is sent.
+        crossing = [operators[max(end - 1, 0)].output_bytes if end < len(operators) else 0 for end in ends]
+        found.append((ends, spent + sum(crossing)))
+    return found
+
+
+def test_cuts_over_several_tiers_are_the_best_of_all() -> None:
+    rng = random.Random(3)
+    for _ in range(200):
+        devices = tiers(*("phone", "edge", "hub", "cloud")[: rng.randrange(2, 5)])
+        problem = chain(devices, [(rng.uniform(1, 30), rng.randrange(1, 20)) for _ in range(rng.randrange(1, 7))])
+        barred = rng.choice(devices.devices[:-1]).type
+        operators = [
+            replace(
+                each, time_ms={kind: ms for kind, ms in each.time_ms.items() if kind != barred or rng.random() < 0.7}
+            )
+            for each in problem.graph.operators
+        ]
+        problem = problem_of(operators, problem.graph.edges, devices)
+        tried = every_latency(problem)
+        by_first = {end: min(ms for ends, ms in tried if ends[0] == end) for end in {ends[0] for ends, _ in tried}}
+
+        found = {cut.ends[0]: cut.latency_ms for cut in all_cuts(problem) if cut.level == 0}
+
+        assert found == pytest.approx({end: ms for end, ms in by_first.items() if ms < math.inf})
+        assert plan_cut(problem, ONE).value_ms == pytest.approx(min(ms for _, ms in tried))
+
+
+@pytest.mark.parametrize("jobs", [1, 8])
+def test_ten_thousand_layers_over_six_tiers_are_cut(jobs: int) -> None:
+    rng = random.Random(1)
+    devices = tiers("phone", "a", "b", "c", "d", "cloud", bytes_per_ms=1e5)
+    problem = chain(devices, [(rng.uniform(1, 9), rng.randrange(1, 10**6)) for _ in range(10_000)])
+
+    plan = plan_cut(problem, PlannerOptions(micro_batches=jobs))
+
+    assert plan.seconds < 10
+    assert sum(len(stage.operators) for stage in plan.stages) == 10_000
 
 
 def test_one_device_can_not_be_cut() -> None:

@@ -166,6 +166,32 @@ def test_side_by_side_processes_are_as_fast_as_measured() -> None:
     assert found.step_ms == pytest.approx(4 + 2 / 0.8)
 
 
+def test_processes_pinned_to_one_core_share_it_while_another_idles() -> None:
+    chunks = [PipelineChunk(devices=(f"p{at}",), forward_ms=1.0, backward_ms=1.0) for at in range(3)]
+
+    def step_ms(*cores: int, speeds: tuple[float, ...] = (1.0, 1.0, 1.0)) -> float:
+        settings = PipelineSettings(
+            micro_batches=4, schedule=PipelineSchedule.GPIPE, core_speeds=speeds, pinned_to=cores
+        )
+        return simulate_pipeline(chunks, settings).step_ms
+
+    assert step_ms(0, 1, 2) == pytest.approx(simulate_pipeline(chunks, PipelineSettings(micro_batches=4)).step_ms)
+    assert step_ms(1, 1, 1) == pytest.approx(4 * 3 * 2)
+    # The core of the first and the third does 16 passes; it waits for the second at the turn of the direction only.
+    assert 16 <= step_ms(0, 1, 0) < 24
+    assert step_ms(0, 1, 0) == pytest.approx(step_ms(2, 0, 2))
+    assert step_ms(1, 1, 1, speeds=(1.0, 0.5)) == pytest.approx(24), "one core alone is not slowed down"
+
+
+def test_cores_of_pinned_processes_are_checked() -> None:
+    chunks = chunks_of(2)
+
+    with pytest.raises(RotaError, match="1 cores for 2 stages"):
+        simulate_pipeline(chunks, PipelineSettings(micro_batches=1, core_speeds=(1.0,), pinned_to=(0,)))
+    with pytest.raises(RotaError, match="need `core_speeds`"):
+        PipelineSettings(micro_batches=1, pinned_to=(0, 1))
+
+
 @pytest.mark.parametrize("speed", [0.0, 1.5, float("nan")])
 def test_speeds_beside_others_are_shares(speed: float) -> None:
     with pytest.raises(RotaError, match="speeds beside others"):

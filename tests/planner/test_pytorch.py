@@ -94,6 +94,20 @@ def test_what_is_no_model_is_told(script: Path) -> None:
         load_model(f"{script}:modle")
 
 
+@pytest.mark.slow
+def test_model_that_cannot_be_traced_gets_one_line_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Choosing(torch.nn.Module):  # type: ignore[misc, name-defined] # PyTorch is imported where it is there
+        def forward(self, x: Any) -> Any:
+            return x * 2 if x.sum() > 0 else x
+
+    with pytest.raises(RotaError, match=r"^m: torch.export cannot trace the model: [^\n]*$"):
+        model_graph(Choosing(), (torch.randn(3),), ModelProfiling(), "m")
+
+    assert capfd.readouterr() == ("", "")
+
+
 def test_settings_of_profiling_are_checked() -> None:
     with pytest.raises(RotaError, match="0 repeats"):
         ModelProfiling(repeats=0)

@@ -17,6 +17,7 @@ from rota.planner.registry import run_planner
 from rota.planner.server.overlap import OverlapPredictor, graph_queries, plan_overlap
 from rota.planner.server.swap import all_swap_plans, plan_swap
 from rota.planner.server.threads import climbed, co_run, plan_threads, thread_times
+from rota.planner.simulate.report import StepSettings, plan_report
 
 
 def layers(count: int, *, weight_bytes: int = 100, activation_bytes: int = 10) -> OperatorGraph:
@@ -72,6 +73,20 @@ def test_swap_plan_takes_the_shortest_step() -> None:
 
     assert plan.value_ms >= 6 * 3.0 * 4
     assert "groups of" in plan.notes[0]
+
+
+def test_evaluator_judges_swapping_by_its_own_step() -> None:
+    problem = PlanningProblem(graph=layers(6), devices=gpu(450))
+    plan = plan_swap(problem, PlannerOptions(micro_batches=4))
+
+    report = plan_report(problem, plan, StepSettings(micro_batches=4))
+
+    assert report.evaluated_ms == report.step_ms == plan.value_ms
+    assert plan.stages[0].load_ms == pytest.approx(plan.value_ms / 4)
+    assert 0 < report.peak_bytes <= 450
+    assert report.timeline.memory[problem.devices.devices[0].name][-1][1] >= 0
+    with pytest.raises(RotaError, match="order of its own; --schedule"):
+        plan_report(problem, plan, StepSettings(micro_batches=4, recompute=True))
 
 
 def test_swap_takes_a_model_that_no_device_holds() -> None:

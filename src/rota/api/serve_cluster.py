@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastapi.responses import JSONResponse
-
 from rota.api.app import make_app
 from rota.api.extender import with_extender
+from rota.api.guard.term_switch import TermSwitch
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import HttpServer, http_config
@@ -123,24 +122,6 @@ def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
             listening.close()
 
 
-class _Switch:
-    """The application of the present term; before the first one, that of a standby replica."""
-
-    def __init__(self) -> None:
-        self.now: Asgi = _stand_by
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.now(scope, receive, send)
-
-
-async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] != "http":
-        return
-    is_probe = scope["path"] in ("/healthz", "/readyz")
-    body = {"state": "standing by"} if is_probe else {"error": "this replica stands by; ask the one that leads"}
-    await JSONResponse(body, status_code=200 if is_probe else 503)(scope, receive, send)
-
-
 class _ReplicaRun:
     """One replica: acquires leadership, serves terms, releases leadership."""
 
@@ -151,7 +132,7 @@ class _ReplicaRun:
         self._records = records
         self._parts = parts
         self._say = say
-        self._switch = _Switch()
+        self._switch = TermSwitch()
         self._repair_count = RepairCount()
         self._follower = SettingsFollower(options.given, check_settings)
         self._used: ClusterSettings | None = None
@@ -250,7 +231,8 @@ class _ReplicaRun:
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
         provisioner = Provisioner(api, driver.gang_index, settings.provisioning)
         foresee = _foreseeing(requests, source, provisioner)
-        reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
+        steps, identity = (lambda: control.steps), self._options.identity
+        reporter = Reporter(api, driver.gang_index, control.explain, foresee, steps=steps, identity=identity)
         loop = asyncio.create_task(control.run(driver))
         health = ClusterHealth(control, api, driver.node_cache, passed_on)
         app = self._application(control, requests, scheduling, foresight, source, health)
@@ -268,11 +250,18 @@ class _ReplicaRun:
         try:
             await self._until_changed(parts)
         finally:
-            await driver.close()
-            loop.cancel()
+            await self._end_term(control, loop, driver)
+            await foresight.close()
+
+    async def _end_term(self, control: Control, loop: asyncio.Task[None], driver: KubernetesDriver) -> None:
+        """Stop the loop, then the driver: a step after the driver's end could not be carried out."""
+        loop.cancel()
+        try:
             with contextlib.suppress(asyncio.CancelledError):
                 await loop
-            await foresight.close()
+        finally:
+            self._switch.end_term(control)
+            await driver.close()
 
     async def _until_changed(self, parts: Sequence[Coroutine[Any, Any, None]]) -> None:
         """Do all parts of the work at once, until the settings change; a part that fails ends the others."""

@@ -8,6 +8,7 @@ from enum import Enum
 
 from rota.core.errors import RotaError
 from rota.planner.simulate.schedules import PipelineSchedule
+from rota.planner.simulate.tasks import StepTimeline
 
 ReportProgress = Callable[[float], None]
 """Told the fraction of the work that is done."""
@@ -62,6 +63,8 @@ class PlacementPlan:
     """Whether the value is the length of a step with all of its micro-batches."""
     order: tuple[int, ...] = ()
     """Operators in the order in which devices should take them; empty: as they become ready."""
+    timeline: StepTimeline | None = None
+    """The simulated step, where more than stages and operators determines it: swaps, operators that run at once."""
 
     def device_of(self) -> dict[int, str]:
         """The (first) device of each operator."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from contextlib import suppress
@@ -15,7 +16,9 @@ from drivers.kubernetes.objects import node_object, pod_object
 from drivers.kubernetes.strange_objects import BOMB, HIVED, NAMES, WORDS, any_pod, spoiled
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.api.quantity import milli, plain_number, whole
+from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.filters.world import FilterState
+from rota.drivers.kubernetes.gangs.claims_check import ClaimsCheck, RepairCount
 from rota.drivers.kubernetes.gangs.gang_index import GangIndex
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
@@ -47,6 +50,35 @@ def take_in(objects: list[Any]) -> None:
         has_gaps(gang)
         path = maker_path(gang)
         assert path is None or ".." not in path.split("/")
+
+
+@pytest.mark.parametrize(
+    "spec", [{"terminationGracePeriodSeconds": 1 << 40}, {"priority": 1 << 31}, {"tolerations": [1]}]
+)
+def test_pod_that_makes_no_sense_holds_its_devices(spec: Json) -> None:
+    value = pod_object("strange", gpus=3, spec={"schedulerName": "other", "nodeName": "n1", **spec})
+    pod = read_pod(value, SETTINGS)
+    assert pod is not None
+    occupancy = Occupancy()
+    GangIndex(occupancy, PodPlaces(Headroom(), FilterState())).see(pod)
+    assert occupancy.devices("n1") == 3
+
+
+def test_claims_check_takes_a_pod_that_makes_no_sense() -> None:
+    value = pod_object("strange", spec={"nodeName": "n1", "terminationGracePeriodSeconds": 1 << 40})
+    uid = value["metadata"]["uid"]
+    count = RepairCount()
+
+    async def repaired() -> KubernetesDriver:
+        driver = KubernetesDriver(None, SETTINGS)  # type: ignore[arg-type]  # nothing is asked of a server
+        check = ClaimsCheck(driver._context, count)
+        check._last = {uid: value}
+        await check._repair_pod(uid)
+        return driver
+
+    driver = asyncio.run(repaired())
+    assert "can't be read" in driver.gang_index.pods[uid].wants.refused
+    assert count.repairs == 1
 
 
 @pytest.mark.slow

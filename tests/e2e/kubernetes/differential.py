@@ -1,8 +1,9 @@
 """Compares Rota's placements with kube-scheduler's filters on random clusters and pods.
 
 What Rota binds, kube-scheduler has to accept: it gets a copy of the same cluster and pods, each pod pinned to the node
-that Rota chose, and schedules them alone. Pods that Rota does not place are given to it without a pin; those that it
-places are counted as missed, which is no error: all pods of a gang start together or not at all.
+that Rota chose and each volume kept for the same claim, and schedules them alone. Pods that Rota does not place are
+given to it without a pin; those that it places are counted as missed, which is no error: all pods of a gang start
+together or not at all.
 
     python -m e2e.kubernetes.differential --cases 2000
 """
@@ -22,8 +23,9 @@ from typing import Any
 
 import yaml
 
+from drivers.kubernetes.devices.cases import class_object
 from e2e.kubernetes.bed import Bed, KubeError, binaries, free_port
-from e2e.kubernetes.random_pods import COPY, CopyOf, copy_of
+from e2e.kubernetes.random_pods import CLAIMS_SINCE, COPY, CopyOf, copy_of
 from e2e.kubernetes.replica import Replica
 from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
 
@@ -33,6 +35,12 @@ AT_ONCE = 40
 DECIDED_S = float(os.environ.get("ROTA_DECIDED_S", "30"))
 """How long Rota may take for all pods of a batch, and kube-scheduler for its copies."""
 PIN = "pin"
+CONTROLLERS = "persistentvolume-binder,resourceclaim-controller"
+MADE_FIRST = (
+    *("Namespace", "StorageClass", "PersistentVolume", "PersistentVolumeClaim"),
+    *("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"),
+)
+DROPPED = ("PersistentVolume", "StorageClass", "ResourceSlice")
 NOW = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
@@ -89,6 +97,8 @@ class Differential:
         options += [f"--authorization-kubeconfig={self._bed.kubeconfig('admin-token')}"]
         with (self._folder / "scheduler.log").open("ab") as log:
             self._stock = subprocess.Popen([str(program), *options], stdout=log, stderr=log)
+        if self._minor >= CLAIMS_SINCE:
+            self._admin.make(class_object())
         first = copy_of(0, "first", "none", self._minor).nodes[0]
         self._admin.make(first)
         self._rota.start()
@@ -108,6 +118,8 @@ class Differential:
         self._make(mine.values(), theirs.values())
         self._each(self._admin.make, [pod for case in mine.values() for pod in case.new])
         nodes = self._decided(mine)
+        for seed in seeds:
+            self._promise_volumes(mine[seed], theirs[seed])
         self._each(self._admin.make, [pod for seed in seeds for pod in twins(mine[seed], theirs[seed], nodes[seed])])
         accepted = self._accepted(theirs, {seed for seed in seeds if nodes[seed]})
         for seed in seeds:
@@ -119,10 +131,21 @@ class Differential:
             outcome.waiting += not nodes[seed]
         self._clear([*mine.values(), *theirs.values()])
 
+    def _promise_volumes(self, mine: CopyOf, theirs: CopyOf) -> None:
+        """Keep each volume for the claim that Rota chose it for: one by one, other choices can lead nowhere."""
+        if not any(each["kind"] == "PersistentVolumeClaim" for each in mine.others):
+            return
+        for claim in self._admin.items(f"/api/v1/namespaces/{mine.mark}/persistentvolumeclaims"):
+            name = claim["spec"].get("volumeName")
+            if name:
+                what = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim["metadata"]["name"]}
+                twin = f"/api/v1/persistentvolumes/{theirs.mark}{name.removeprefix(mine.mark)}"
+                self._admin.patch(twin, {"spec": {"claimRef": {**what, "namespace": theirs.mark}}})
+
     def _make(self, *copies: Any) -> None:
         cases: list[CopyOf] = [case for group in copies for case in group]
         self._each(self._admin.make, [each for case in cases for each in case.nodes])
-        for kind in ("Namespace", "StorageClass", "PersistentVolume", "PersistentVolumeClaim"):
+        for kind in MADE_FIRST:
             self._each(self._admin.make, [each for case in cases for each in case.others if each["kind"] == kind])
         self._each(self._taint, [each["metadata"]["name"] for case in cases for each in case.nodes])
         self._each(self._admin.make, [each for case in cases for each in case.there])
@@ -181,6 +204,8 @@ class Differential:
             where = f"/api/v1/namespaces/{case.mark}"
             for path in (f"{where}/pods", f"{where}/persistentvolumeclaims"):
                 self._admin.delete(path, NOW)
+            if any(each["kind"].startswith("ResourceClaim") for each in case.others):
+                self._admin.delete(f"/apis/resource.k8s.io/v1/namespaces/{case.mark}/resourceclaims", NOW)
 
         def drop(path: str) -> None:
             try:
@@ -197,7 +222,7 @@ class Differential:
                 f"{self._admin.path_of(each)}/{each['metadata']['name']}"
                 for case in cases
                 for each in case.others
-                if each["kind"] in ("PersistentVolume", "StorageClass")
+                if each["kind"] in DROPPED
             ],
         )
 
@@ -223,7 +248,7 @@ def differ(cases: int, seed: int = 0, at_once: int = AT_ONCE, say: Callable[[str
     """Run so many cases on a control plane of their own."""
     outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="rota-differ-", ignore_cleanup_errors=True) as folder:
-        bed = Bed(Path(folder) / "bed", controllers=True, only="persistentvolume-binder")
+        bed = Bed(Path(folder) / "bed", controllers=True, only=CONTROLLERS)
         (Path(folder) / "bed").mkdir()
         both = None
         try:

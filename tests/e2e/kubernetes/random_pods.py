@@ -9,7 +9,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from e2e.kubernetes.random_claims import random_claims, random_slices
+
 Json = dict[str, Any]
+CLAIMS_SINCE = 34
+"""The release that brought resource.k8s.io/v1."""
 NIC = "example.com/nic"
 COPY = "copy"
 
@@ -21,7 +25,7 @@ class CopyOf:
     mark: str
     nodes: list[Json] = field(default_factory=list)
     others: list[Json] = field(default_factory=list)
-    """Namespace, storage class, volumes and claims, in the order of creation."""
+    """Namespace, storage class, volumes, claims, slices."""
     there: list[Json] = field(default_factory=list)
     """Pods that run already."""
     new: list[Json] = field(default_factory=list)
@@ -51,7 +55,8 @@ class _Case:
             pod["spec"]["nodeName"] = rng.choice(made.nodes)["metadata"]["name"]
             pod["spec"]["schedulerName"] = "none"
             made.there.append(pod)
-        kind = rng.choice(["affinity", "anti", "spread", "ports", "amounts", "volumes", "mixed", "sidecar"])
+        kinds = ["affinity", "anti", "spread", "ports", "amounts", "volumes", "mixed", "sidecar", "nodes", "sums"]
+        kind = rng.choice(kinds if self._minor < CLAIMS_SINCE else [*kinds, "claims", "claims"])
         tasks = rng.choice([1, 1, 2, 3])
         gpus = rng.choice([0, 1])
         if kind == "volumes":
@@ -59,13 +64,25 @@ class _Case:
         spec = self._pod("new", kind, gpus=gpus)
         for number in range(tasks):
             made.new.append(self._member(spec, number, tasks, kind))
+        if kind == "claims":
+            self._claims(tasks)
         return made
+
+    def _claims(self, tasks: int) -> None:
+        made = self._made
+        made.others += random_slices(self._rng, [each["metadata"]["name"] for each in made.nodes], COPY, self._mark)
+        claims, entries = random_claims(self._rng, self._mark, tasks)
+        made.others += claims
+        for pod, entry in zip(made.new, entries, strict=True):
+            pod["spec"] = {**pod["spec"], "resourceClaims": entry}
 
     def _node(self, number: int) -> Json:
         rng, name = self._rng, f"{self._mark}-n{number}"
         labels = {COPY: self._mark, "kubernetes.io/hostname": name}
         if rng.random() < 0.85:
             labels["topology.kubernetes.io/zone"] = f"{self._mark}-z{rng.randint(1, 2)}"
+        if rng.random() < 0.8:
+            labels["generation"] = str(rng.randint(1, 7))
         has = {"cpu": "4", "memory": "8Gi", "pods": "20", "nvidia.com/gpu": str(rng.randint(1, 3))}
         has |= {NIC: str(rng.randint(0, 3)), "ephemeral-storage": "10Gi"}
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
@@ -105,8 +122,12 @@ class _Case:
             keys = [each["topologyKey"] for each in spec["topologySpreadConstraints"]]
             if len(set(keys)) < len(keys):
                 spec["topologySpreadConstraints"].pop()
+        if kind == "nodes" or (both and rng.random() < 0.3):
+            spec.setdefault("affinity", {})["nodeAffinity"] = self._node_affinity()
         if kind == "sidecar":
             self._add_init_containers(spec)
+        if kind == "sums":
+            self._add_sums(spec)
         container["resources"] = {"limits": asked, "requests": asked}
         labels = {"app": rng.choice(["a", "b"])}
         return {
@@ -115,6 +136,36 @@ class _Case:
             "metadata": {"name": name, "namespace": self._mark, "labels": labels},
             "spec": spec,
         }
+
+    def _add_sums(self, spec: Json) -> None:
+        """Several containers, and from 1.34 on requests of the pod as a whole."""
+        rng = self._rng
+        asked = {"requests": {"cpu": rng.choice(["1", "1500m"])}}
+        more = {"name": "more", "image": "example/none:1", "resources": asked}
+        spec["containers"] = [*spec["containers"], more]
+        if self._minor >= CLAIMS_SINCE and rng.random() < 0.6:
+            spec["resources"] = {"requests": {"cpu": rng.choice(["3500m", "4"]), "memory": rng.choice(["1Gi", "7Gi"])}}
+
+    def _node_affinity(self) -> Json:
+        rng, mark = self._rng, self._mark
+        names = [each["metadata"]["name"] for each in self._made.nodes]
+        zone = "topology.kubernetes.io/zone"
+        rules: list[Json] = [
+            {"key": zone, "operator": "In", "values": [f"{mark}-z1"]},
+            {"key": zone, "operator": "NotIn", "values": [f"{mark}-z1"]},
+            {"key": zone, "operator": "Exists"},
+            {"key": zone, "operator": "DoesNotExist"},
+            {"key": "generation", "operator": "Gt", "values": ["3"]},
+            {"key": "generation", "operator": "Lt", "values": ["5"]},
+            {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [names[0]]},
+        ]
+        terms: list[Json] = [
+            {"matchExpressions": rng.sample(rules, rng.choice([1, 1, 2]))} for _ in range(rng.choice([1, 1, 2]))
+        ]
+        if rng.random() < 0.2:
+            field_rule = {"key": "metadata.name", "operator": rng.choice(["In", "NotIn"]), "values": [names[-1]]}
+            terms.append({"matchFields": [field_rule]})
+        return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
     def _add_init_containers(self, spec: Json) -> None:
         rng = self._rng
@@ -162,12 +213,18 @@ class _Case:
         return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
 
     def _spread(self) -> Json:
-        return {
-            "maxSkew": self._rng.randint(1, 2),
+        rng = self._rng
+        made: Json = {
+            "maxSkew": rng.randint(1, 2),
             "topologyKey": self._key(),
-            "whenUnsatisfiable": "DoNotSchedule",
+            "whenUnsatisfiable": rng.choice(["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]),
             "labelSelector": self._selector(),
         }
+        if self._minor >= CLAIMS_SINCE and made["whenUnsatisfiable"] == "DoNotSchedule" and rng.random() < 0.3:
+            made["minDomains"] = rng.randint(1, 3)
+        if self._minor >= CLAIMS_SINCE and rng.random() < 0.3:
+            made["nodeAffinityPolicy"] = rng.choice(["Honor", "Ignore"])
+        return made
 
     def _volumes(self, tasks: int) -> None:
         """Volumes on some of the nodes, and a claim for each pod."""
@@ -183,7 +240,11 @@ class _Case:
         )
         for number in range(rng.randint(1, 4)):
             host = rng.choice(made.nodes)["metadata"]["name"]
-            term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}
+            rule = {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}
+            if rng.random() < 0.3:
+                rule = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [f"{mark}-z1"]}
+            term = {"matchExpressions": [rule]}
+            modes = rng.choice([["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]])
             made.others.append(
                 {
                     "apiVersion": "v1",
@@ -191,7 +252,7 @@ class _Case:
                     "metadata": {"name": f"{mark}-v{number}"},
                     "spec": {
                         "capacity": {"storage": rng.choice(["1Gi", "2Gi"])},
-                        "accessModes": ["ReadWriteOnce"],
+                        "accessModes": modes,
                         "storageClassName": mark,
                         "local": {"path": "/data"},
                         "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
@@ -200,6 +261,7 @@ class _Case:
             )
         for number in range(tasks):
             size = {"requests": {"storage": rng.choice(["1Gi", "2Gi"])}}
-            spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": mark, "resources": size}
+            modes = [rng.choice(["ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany"])]
+            spec = {"accessModes": modes, "storageClassName": mark, "resources": size}
             meta = {"name": f"data-{number}", "namespace": mark}
             made.others.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})

@@ -242,3 +242,9 @@ def test_every_printed_right_is_used(
         for path in ("resourceslices", "deviceclasses", "namespaces/default/resourceclaims"):
             managed.admin.delete(f"/apis/{DEVICES}/v1/{path}")
     assert unused() == []
+    assert [request for request in managed.audited()[before:] if _is_forbidden(request)] == []
+
+
+def _is_forbidden(request: Json) -> bool:
+    """Whether the printed rights did not suffice for a request."""
+    return bool(request.get("responseStatus", {}).get("code") == 403)

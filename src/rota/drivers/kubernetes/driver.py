@@ -118,7 +118,7 @@ class KubernetesDriver:
         )
         self._controller = GangController(self._context, ask_first_s)
         self._links = GangLinks(settings)
-        self._claims_check = ClaimsCheck(self._context, repair_count or RepairCount())
+        self._claims_check = ClaimsCheck(self._context, repair_count or RepairCount(), running)
         self._attached: tuple[EventSink, Known] | None = None
 
     @property

@@ -26,7 +26,7 @@ def on_any_type(submissions: Sequence[Submission], profiles: Speeds, least: floa
     """Return the submissions for a policy that does not see speeds at each size when it places a job.
 
     Elastic jobs of planned models keep the types on which their requested size reaches this part of the best speed, and
-    the sizes that fit on all of these types.
+    the sizes that fit on all of these types and reach this part of the speed at the requested size.
     """
     return tuple(
         replace(submission, job=_on_any_type(submission.job, profiles, least))
@@ -46,6 +46,11 @@ def _on_any_type(job: Job, profiles: Speeds, least: float) -> Job:
     best = max(speeds.values(), default=0.0)
     kept = tuple(kind for kind, speed in speeds.items() if speed > 0 and speed >= least * best)
     sizes = range(job.elastic.min_tasks, role.count + 1)
-    low = next((size for size in sizes if all(profiles.rate(kind, model, size * each) for kind in kept)), role.count)
+
+    def is_enough(size: int) -> bool:
+        rates = [(profiles.rate(kind, model, size * each) or 0.0, speeds[kind]) for kind in kept]
+        return all(rate > 0 and rate >= least * at_request for rate, at_request in rates)
+
+    low = next((size for size in sizes if is_enough(size)), role.count)
     bounds = Elastic(min_tasks=low, max_tasks=job.elastic.max_tasks)
     return replace(job, elastic=bounds, roles=(replace(role, device_types=kept or role.device_types),))

@@ -1,7 +1,8 @@
 """`cut`: where a chain of layers leaves the device for an edge server or the cloud.
 
-One job: all cuts between the tiers and all speed levels of the device are tried; the fastest wins, or the one with the
-least energy of the device that meets a deadline (HERTI, Han et al., PACT 2021, searches the same space by learning).
+One job: all cuts after the device and all its speed levels are tried, each with the best cuts between later tiers; the
+fastest wins, or the one with the least energy of the device that meets a deadline (HERTI, Han et al., PACT 2021,
+searches the same space by learning).
 Several jobs of one model (Duan and Wu, ICPP 2021): a job computes on the device, then its cut's output is sent; with
 the server fast, that is a two-machine flow shop. Jobs mix cuts so that both machines are evenly loaded, and go in
 Johnson's order.
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +27,8 @@ from rota.planner.plan import PlacementPlan, PlanObjective, ReportProgress
 from rota.planner.simulate.loads import placed_stage, refuse_misplaced
 
 _ALL_PAIRS = 40
+_ALL_SHARES = 32
+"""More jobs than this are shared out between two cuts in so many steps first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +56,8 @@ def plan_cut(
 ) -> PlacementPlan:
     """The best cut: for one job by latency, or energy under the deadline; for several by the makespan of all."""
     began_s = time.process_time()
-    cuts = all_cuts(problem)
     jobs = options.micro_batches
+    cuts = all_cuts(problem, least_sent=jobs > 1 and options.deadline_ms is None)
     notes: list[str] = []
     if options.deadline_ms is not None:
         chosen = least_energy(cuts, options.deadline_ms)
@@ -63,6 +67,9 @@ def plan_cut(
         mix, value_ms = best_mix(cuts, jobs)
         chosen = max(mix, key=lambda each: each[1])[0]
         notes.append("; ".join(f"{count} jobs cut after {' and '.join(map(str, cut.ends))}" for cut, count in mix))
+        served_ms = sum(cut.remote_ms * count for cut, count in mix)
+        if served_ms > value_ms:
+            notes.append(f"later tiers are taken to serve all jobs at once; one by one they need {served_ms:.3f} ms")
     else:
         chosen = min(cuts, key=lambda each: (each.latency_ms, each.ends, each.level))
         value_ms = chosen.latency_ms
@@ -98,42 +105,80 @@ def _layers(problem: PlanningProblem) -> list[tuple[int, ...]]:
     return [(number,) for number in order]
 
 
-def all_cuts(problem: PlanningProblem) -> list[ChainCut]:
-    """Every cut of the chain between the tiers (the devices in order), at every speed level of the first."""
+def all_cuts(problem: PlanningProblem, *, least_sent: bool = False) -> list[ChainCut]:
+    """Every cut of the chain after the first tier (the device), at every speed level of it.
+
+    What the device takes depends on its own cut alone. The cuts between later tiers are those with the least latency,
+    or those that send for the shortest time.
+    """
     tiers = problem.devices.devices
     layers = _layers(problem)
-    count = len(layers)
     if len(tiers) < 2:
         raise RotaError("cut needs two or more devices, from the user's to the cloud's; add `devices`")
-    if len(tiers) > 2 and count > 400:
-        raise RotaError(f"cut tries all pairs of cuts over {len(tiers)} tiers; {count} layers are too many, merge some")
     times = [[_time_ms(problem, layer, each.type) for layer in layers] for each in tiers]
-    sums = [np.concatenate(([0.0], np.cumsum(row))) for row in times]
     crossing = _crossing_ms(problem, layers)
+    rest = _later_tiers(times, crossing, least_sent=least_sent)
+    local = np.concatenate(([0.0], np.cumsum(times[0])))
     found = []
-    for ends in itertools.combinations_with_replacement(range(count + 1), len(tiers) - 1):
-        bounds = (0, *ends, count)
-        spent = [float(sums[tier][bounds[tier + 1]] - sums[tier][bounds[tier]]) for tier in range(len(tiers))]
-        sent_ms = sum(float(crossing[tier][end]) for tier, end in enumerate(ends))
-        if not np.isfinite(sum(spent) + sent_ms):
+    for end in range(len(layers) + 1):
+        later_ms, remote_ms, later_ends = rest(end)
+        first_link_ms = float(crossing[0][end])
+        if not np.isfinite(local[end] + first_link_ms + later_ms + remote_ms):
             continue
-        first_link_ms = float(crossing[0][ends[0]])
-        levels = tiers[0].levels or ((1.0, 0.0),)
-        for level, (speed, watts) in enumerate(levels):
-            local_ms = spent[0] / speed
+        for level, (speed, watts) in enumerate(tiers[0].levels or ((1.0, 0.0),)):
+            local_ms = float(local[end]) / speed
             found.append(
                 ChainCut(
-                    ends=ends,
+                    ends=(end, *later_ends),
                     level=level,
                     local_ms=local_ms,
-                    sent_ms=sent_ms,
-                    remote_ms=sum(spent[1:]),
+                    sent_ms=first_link_ms + later_ms,
+                    remote_ms=remote_ms,
                     energy_mj=local_ms * watts + first_link_ms * tiers[0].sending_watts,
                 )
             )
     if not found:
         raise RotaError("no cut lets every layer run; some layer runs on none of the tiers in order")
     return found
+
+
+def _later_tiers(
+    times: Sequence[Sequence[float]], crossing: Sequence[np.ndarray], *, least_sent: bool
+) -> Callable[[int], tuple[float, float, tuple[int, ...]]]:
+    """Return a function from the device's cut to the best sending and computing of all later tiers, and their cuts.
+
+    A dynamic program from the last layer and the last tier back: a tier runs the next layer, or hands over to the next
+    tier. On ties it hands over.
+    """
+    count = len(times[0])
+
+    def key(sent_ms: float, remote_ms: float) -> tuple[float, float]:
+        return (sent_ms, remote_ms) if least_sent else (sent_ms + remote_ms, sent_ms)
+
+    after = [(0.0, np.inf)] * count + [(0.0, 0.0)]
+    for place in reversed(range(count)):
+        after[place] = (0.0, after[place + 1][1] + times[-1][place])
+    ends: list[list[int]] = []
+    for tier in reversed(range(1, len(times) - 1)):
+        best, end = list(after), list(range(count + 1))
+        best[count] = (float(crossing[tier][count]) + after[count][0], after[count][1])
+        for place in reversed(range(count)):
+            handed = (float(crossing[tier][place]) + after[place][0], after[place][1])
+            kept = (best[place + 1][0], best[place + 1][1] + times[tier][place])
+            keeps = key(*kept) < key(*handed)
+            best[place], end[place] = (kept, end[place + 1]) if keeps else (handed, place)
+        after = best
+        ends.insert(0, end)
+
+    def rest(place: int) -> tuple[float, float, tuple[int, ...]]:
+        found = []
+        sent_ms, remote_ms = after[place]
+        for end in ends:
+            place = end[place]
+            found.append(place)
+        return sent_ms, remote_ms, tuple(found)
+
+    return rest
 
 
 def _time_ms(problem: PlanningProblem, layer: tuple[int, ...], device_type: str) -> float:
@@ -178,41 +223,38 @@ def best_mix(cuts: Sequence[ChainCut], jobs: int) -> tuple[list[tuple[ChainCut, 
     """
     useful = _undominated(cuts)
     some = range(len(useful))
-    pairs = itertools.combinations_with_replacement(some, 2) if len(useful) <= _ALL_PAIRS else itertools.pairwise(some)
-    value_ms, counts = np.inf, [0] * len(useful)
-    for first, second in pairs:
-        for share in range(jobs + 1):
-            tried = [0] * len(useful)
-            tried[first] += share
-            tried[second] += jobs - share
-            tried_ms = _mixed_ms(useful, tried)
-            if tried_ms < value_ms:
-                value_ms, counts = tried_ms, tried
+    few = len(useful) <= _ALL_PAIRS
+    pairs = itertools.combinations_with_replacement(some, 2) if few or len(useful) < 2 else itertools.pairwise(some)
+    shares = (
+        range(jobs + 1)
+        if jobs <= _ALL_SHARES
+        else sorted({jobs * part // _ALL_SHARES for part in range(_ALL_SHARES + 1)})
+    )
+    mixes = (tuple(sorted([first] * share + [second] * (jobs - share))) for first, second in pairs for share in shares)
+    value_ms, mix = min((_mixed_ms(useful, tried), tried) for tried in mixes)
     while True:
-        moved = [(_mixed_ms(useful, other), other) for other in _with_one_moved(counts)]
-        best_ms, best = min(moved, default=(np.inf, counts))
+        best_ms, best = min((_mixed_ms(useful, tried), tried) for tried in _with_one_moved(mix, len(useful)))
         if best_ms >= value_ms - 1e-12:
             break
-        value_ms, counts = best_ms, best
-    return [(useful[number], count) for number, count in enumerate(counts) if count], float(value_ms)
+        value_ms, mix = best_ms, best
+    return [(useful[number], count) for number, count in sorted(Counter(mix).items())], float(value_ms)
 
 
-def _mixed_ms(cuts: Sequence[ChainCut], counts: Sequence[int]) -> float:
+def _mixed_ms(cuts: Sequence[ChainCut], mix: Sequence[int]) -> float:
     """The makespan of a mix; the server works while others compute and send, so that only the last job waits for it."""
-    taken = [cut for cut, count in zip(cuts, counts, strict=True) for _ in range(count)]
+    taken = [cuts[number] for number in mix]
     return best_makespan_ms([_flow(cut) for cut in taken]) + min(cut.remote_ms for cut in taken)
 
 
-def _with_one_moved(counts: Sequence[int]) -> list[list[int]]:
-    found = []
-    for source, held in enumerate(counts):
-        for target in range(len(counts)):
-            if held and target != source:
-                other = list(counts)
-                other[source] -= 1
-                other[target] += 1
-                found.append(other)
-    return found
+def _with_one_moved(mix: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
+    """The mix, and every mix that has one job on another cut."""
+    yield tuple(mix)
+    for source in sorted(set(mix)):
+        others = list(mix)
+        others.remove(source)
+        for target in range(count):
+            if target != source:
+                yield tuple(sorted([*others, target]))
 
 
 def _flow(cut: ChainCut) -> FlowJob:

@@ -28,14 +28,14 @@ def interconnect_on(usual: Interconnect, model: NetworkModel, nodes: int, per_no
         raise RotaError(
             f"{model.source}: it has {len(model.topology.nodes)} nodes, and the plan needs {nodes}; add some"
         )
-    found = replace(usual, **({} if nodes < 2 else _between(model, nodes, per_node)))
+    found = usual if nodes < 2 else _between(usual, model, nodes, per_node)
     inside = _inside(model, per_node)
     if not inside:
         return found
     return replace(found, intra=inside, p2p_bytes_per_s=inside[0].bytes_per_s)
 
 
-def _between(model: NetworkModel, nodes: int, per_node: int) -> dict[str, float]:
+def _between(usual: Interconnect, model: NetworkModel, nodes: int, per_node: int) -> Interconnect:
     rings = [
         _ring(model, [RankPlace(node=node, device=device) for node in range(nodes)], device)
         for device in range(per_node)
@@ -49,11 +49,12 @@ def _between(model: NetworkModel, nodes: int, per_node: int) -> dict[str, float]
     busiest_s = max(load / float(capacity[link]) for link, load in loads.items()) / model.efficiency
     alone_s = max(ring.moving_s for ring in rings)
     steps = 2 * (nodes - 1)
-    return {
-        "node_bytes_per_s": per_node * sent / busiest_s,
-        "device_bytes_per_s": sent / alone_s,
-        "hop_latency_s": max(ring.fixed_s for ring in rings) / steps,
-    }
+    return replace(
+        usual,
+        node_bytes_per_s=per_node * sent / busiest_s,
+        device_bytes_per_s=sent / alone_s,
+        hop_latency_s=max(ring.fixed_s for ring in rings) / steps,
+    )
 
 
 def _ring(model: NetworkModel, ranks: list[RankPlace], key: int) -> JobTraffic:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import io
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +43,8 @@ def model_graph(model: Any, inputs: Sequence[Any], profiling: ModelProfiling, so
     if CUDA in profiling.device_types and not torch.cuda.is_available():
         raise RotaError("--type cuda measures on a GPU and PyTorch finds none; take cpu, or v100, a100, h100, t4")
     try:
-        program = torch.export.export(model.eval(), tuple(inputs))
+        with _silent():
+            program = torch.export.export(model.eval(), tuple(inputs))
     except Exception as err:
         first = str(err).strip().splitlines()[0][:160] if str(err).strip() else ""
         raise RotaError(f"{source}: torch.export cannot trace the model: {type(err).__name__}: {first}") from err
@@ -51,6 +55,18 @@ def model_graph(model: Any, inputs: Sequence[Any], profiling: ModelProfiling, so
     groups = _groups(nodes, profiling.depth)
     graph = _graph(program, nodes, groups, times, source)
     return with_backward(graph) if profiling.training else graph
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Drop what PyTorch prints and logs while it traces a model: the error says what is wrong in one line."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _times_ms(

@@ -7,14 +7,20 @@ of its work at the occupancy that it asks of the device, whichever is more; `slo
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rota.core.errors import RotaError
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.options import DEFAULTS, PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective, PlanStage, ReportProgress
+from rota.planner.simulate.tasks import side_by_side
+
+_LOOKAHEAD = 32
+"""The most urgent queries, of which operators may join a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,10 @@ class OverlapQuery:
             self._after_ms.reverse()
         return self._after_ms[self.next]
 
+    def headroom_ms(self) -> float:
+        """How late it can begin with the rest and still meet its bound, alone."""
+        return self.deadline_ms - self.left_ms()
+
     def is_lost(self, now_ms: float) -> bool:
         """Whether it can no longer meet its bound, even alone."""
         return now_ms + self.left_ms() > self.deadline_ms + 1e-9
@@ -62,6 +72,8 @@ class OverlapPlan:
     """Groups of operators that run at once, in order; when each query is done."""
 
     groups: tuple[tuple[int, ...], ...]
+    ends_ms: tuple[float, ...]
+    """When each group is done."""
     done_ms: tuple[float, ...]
     step_ms: float
 
@@ -74,25 +86,36 @@ class OverlapScheduler:
     predictor: OverlapPredictor = field(default_factory=OverlapPredictor)
 
     def run(self) -> OverlapPlan:
-        """Group after group, the most urgent query's next operator in each."""
-        now_ms, groups = 0.0, []
-        while any(query.done_ms is None for query in self.queries):
-            open_ones = [query for query in self.queries if query.done_ms is None]
-            open_ones = self._by_urgency(open_ones, now_ms)
-            group = self._group(open_ones, now_ms)
+        """Group after group, the most urgent query's next operator in each.
+
+        The least headroom is first; queries that are lost already are last. A query's headroom changes only when one
+        of its operators runs, so that queries wait in a heap.
+        """
+        now_ms, groups, ends_ms = 0.0, [], []
+        open_ones = [(query.headroom_ms(), place) for place, query in enumerate(self.queries)]
+        lost: list[tuple[float, int]] = []
+        heapq.heapify(open_ones)
+        while open_ones or lost:
+            while open_ones and self.queries[open_ones[0][1]].is_lost(now_ms):
+                heapq.heappush(lost, heapq.heappop(open_ones))
+            urgent = [
+                heapq.heappop(heap)[1]
+                for heap, count in ((open_ones, _LOOKAHEAD), (lost, max(_LOOKAHEAD - len(open_ones), 0)))
+                for _ in range(min(count, len(heap)))
+            ]
+            group = self._group([self.queries[place] for place in urgent], now_ms)
             now_ms += self.predictor.group_ms([(ms, share) for _, (_, ms, share) in group])
             groups.append(tuple(number for _, (number, _, _) in group))
+            ends_ms.append(now_ms)
             for query, _ in group:
                 query.next += 1
                 if query.next == len(query.operators):
                     query.done_ms = now_ms
-        return OverlapPlan(
-            groups=tuple(groups), done_ms=tuple(query.done_ms or 0.0 for query in self.queries), step_ms=now_ms
-        )
-
-    def _by_urgency(self, queries: list[OverlapQuery], now_ms: float) -> list[OverlapQuery]:
-        """Least headroom first, queries that are lost already last."""
-        return sorted(queries, key=lambda query: (query.is_lost(now_ms), query.deadline_ms - query.left_ms()))
+            for place in urgent:
+                if self.queries[place].done_ms is None:
+                    heapq.heappush(open_ones, (self.queries[place].headroom_ms(), place))
+        done_ms = tuple(query.done_ms or 0.0 for query in self.queries)
+        return OverlapPlan(groups=tuple(groups), ends_ms=tuple(ends_ms), done_ms=done_ms, step_ms=now_ms)
 
     def _group(self, urgent: list[OverlapQuery], now_ms: float) -> list[tuple[OverlapQuery, tuple[int, float, float]]]:
         """The urgent query's operator and those of others that shorten the whole and break no bound."""
@@ -139,6 +162,15 @@ def plan_overlap(
             f"one after the other: {alone_ms:.3f} ms",
         ),
         order=tuple(number for group in found.groups for number in group),
+        timeline=side_by_side(
+            device.name,
+            stage.memory_bytes,
+            [
+                (problem.graph.operators[number].name, start_ms, end_ms)
+                for group, (start_ms, end_ms) in zip(found.groups, pairwise((0.0, *found.ends_ms)), strict=True)
+                for number in group
+            ],
+        ),
     )
 
 

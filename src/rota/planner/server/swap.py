@@ -68,7 +68,8 @@ def plan_swap(
     stage = PlanStage(
         devices=(device.name,),
         operators=operators,
-        compute_ms=float(chain.time_ms[-1]) * options.micro_batches,
+        compute_ms=(sample_ms := float(chain.time_ms[-1])),
+        transfer_ms=max(best.step_ms / options.micro_batches - sample_ms, 0.0),
         memory_bytes=min(int(chain.weight_bytes[-1]), device.memory_bytes),
     )
     return PlacementPlan(
@@ -76,6 +77,7 @@ def plan_swap(
         objective=PlanObjective.LATENCY,
         value_ms=best.step_ms,
         of_step=True,
+        timeline=best.timeline,
         stages=(stage,),
         seconds=time.process_time() - began_s,
         notes=(
@@ -175,28 +177,28 @@ def _simulated(
     last_copy: int | None = None
     in_bytes = out_bytes = 0.0
     for number, task in enumerate(tasks):
+        before = int(cache.used_bytes)
         came, left = cache.make_room(number, task)
+        peak, after_bytes = int(cache.peak_bytes), int(cache.used_bytes)
         in_bytes, out_bytes = in_bytes + came, out_bytes + left
         after = [] if previous is None else [previous]
         if came or left:
             # Copies of the next task run while the one before the last computes: two buffers.
             waits = [each for each in (previous - 1 if previous else None, last_copy) if each is not None and each >= 0]
-            made.append(
-                SimTask(
-                    name=f"copies for {task.name}",
-                    resource=f"{device} host link",
-                    duration_ms=max(came, left) / bytes_per_ms,
-                    after=waits,
-                    kind="swap",
-                    rank=float(number),
-                )
-            )
+            made.append(_copies(task, number, device, max(came, left) / bytes_per_ms, waits))
             last_copy = len(made) - 1
             after.append(last_copy)
         kind = "forward" if task.name[0] == "F" else "backward"
         made.append(
             SimTask(
-                name=task.name, resource=device, duration_ms=task.time_ms, after=after, kind=kind, rank=float(number)
+                name=task.name,
+                resource=device,
+                duration_ms=task.time_ms,
+                after=after,
+                kind=kind,
+                rank=float(number),
+                at_start=((device, peak - before),),
+                at_end=((device, after_bytes - peak),),
             )
         )
         previous = len(made) - 1
@@ -211,6 +213,17 @@ def _simulated(
     )
 
 
+def _copies(task: _Task, number: int, device: str, time_ms: float, waits: list[int]) -> SimTask:
+    return SimTask(
+        name=f"copies for {task.name}",
+        resource=f"{device} host link",
+        duration_ms=time_ms,
+        after=waits,
+        kind="swap",
+        rank=float(number),
+    )
+
+
 class _DeviceMemory:
     """What is on the device; the tensor that is needed last makes room, and goes out if it was written."""
 
@@ -221,7 +234,9 @@ class _DeviceMemory:
         self._held: dict[str, bool] = {}
         """Tensors on the device, and whether the host lacks what was written."""
         self._known: set[str] = {tensor for tensor in sizes if tensor[0] in "wo"}
-        self._used = 0.0
+        self.used_bytes = 0.0
+        self.peak_bytes = 0.0
+        """What was held while the last task ran."""
 
     def make_room(self, number: int, task: _Task) -> tuple[float, float]:
         """Bring a task's tensors in; bytes that came and that left."""
@@ -233,18 +248,19 @@ class _DeviceMemory:
             if tensor in self._known:
                 came += self._sizes[tensor]
             self._held[tensor] = False
-            self._used += self._sizes[tensor]
+            self.used_bytes += self._sizes[tensor]
+        self.peak_bytes = self.used_bytes
         for tensor in task.writes:
             self._held[tensor] = True
         for tensor in task.ends:
             if self._held.pop(tensor, None) is not None:
-                self._used -= self._sizes[tensor]
+                self.used_bytes -= self._sizes[tensor]
             self._known.discard(tensor)
         return came, left
 
     def _evict(self, needed: float, number: int, task: _Task) -> float:
         left = 0.0
-        while self._used + needed > self._limit:
+        while self.used_bytes + needed > self._limit:
             choices = [tensor for tensor in self._held if tensor not in task.needs]
             if not choices:
                 raise RotaError(
@@ -254,7 +270,7 @@ class _DeviceMemory:
             if self._held.pop(tensor):
                 left += self._sizes[tensor]
                 self._known.add(tensor)
-            self._used -= self._sizes[tensor]
+            self.used_bytes -= self._sizes[tensor]
         return left
 
     def _next_use(self, tensor: str, number: int) -> int:

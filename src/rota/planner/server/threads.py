@@ -17,8 +17,11 @@ from rota.planner.description.operators import CPU, GraphOperator, OperatorGraph
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.options import DEFAULTS, PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective, PlanStage, ReportProgress
+from rota.planner.simulate.tasks import side_by_side
 
 _PREFIX = f"{CPU}@"
+_LOOKAHEAD = 64
+"""Ready operators that may be left waiting before no other is looked at for the free cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class ThreadPlan:
 
     threads: tuple[int, ...]
     order: tuple[int, ...]
+    start_ms: tuple[float, ...]
+    end_ms: tuple[float, ...]
     step_ms: float
 
 
@@ -59,6 +64,11 @@ def plan_threads(
             f"threads: {', '.join(f'{graph.operators[n].name} {best.threads[n]}' for n in best.order[:20])}",
         ),
         order=best.order,
+        timeline=side_by_side(
+            device,
+            stage.memory_bytes,
+            [(graph.operators[n].name, best.start_ms[n], best.end_ms[n]) for n in best.order],
+        ),
     )
 
 
@@ -116,9 +126,10 @@ def co_run(graph: OperatorGraph, tables: list[dict[int, float]], cores: int, cap
     heapq.heapify(ready)
     running: list[tuple[float, int]] = []
     threads, order, free, now_ms = [0] * len(graph), [], cores, 0.0
+    start_ms, end_ms = [0.0] * len(graph), [0.0] * len(graph)
     while ready or running:
         kept = []
-        while ready and free:
+        while ready and free and len(kept) < _LOOKAHEAD:
             rank, number = heapq.heappop(ready)
             count = _threads_now(tables[number], best[number], free, running, now_ms)
             if count is None:
@@ -126,7 +137,8 @@ def co_run(graph: OperatorGraph, tables: list[dict[int, float]], cores: int, cap
                 continue
             threads[number], free = count, free - count
             order.append(number)
-            heapq.heappush(running, (now_ms + tables[number][count], number))
+            start_ms[number], end_ms[number] = now_ms, now_ms + tables[number][count]
+            heapq.heappush(running, (end_ms[number], number))
         for entry in kept:
             heapq.heappush(ready, entry)
         now_ms, number = heapq.heappop(running)
@@ -135,7 +147,9 @@ def co_run(graph: OperatorGraph, tables: list[dict[int, float]], cores: int, cap
             waiting[reader] -= 1
             if not waiting[reader]:
                 heapq.heappush(ready, (-way_ms[reader], reader))
-    return ThreadPlan(threads=tuple(threads), order=tuple(order), step_ms=now_ms)
+    return ThreadPlan(
+        threads=tuple(threads), order=tuple(order), start_ms=tuple(start_ms), end_ms=tuple(end_ms), step_ms=now_ms
+    )
 
 
 def _threads_now(
@@ -148,5 +162,5 @@ def _threads_now(
     count = min(fitting, key=lambda each: (table[each], each))
     if count == best or not running:
         return count
-    next_end_ms = min(running)[0]
+    next_end_ms = running[0][0]
     return count if now_ms + table[count] <= next_end_ms + table[best] else None

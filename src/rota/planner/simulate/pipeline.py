@@ -58,6 +58,8 @@ class PipelineSettings:
     core_speeds: tuple[float, ...] = ()
     """For stages that are processes on one machine: the speed of a pass where one, two, ... are active; as many
     entries as cores. Empty: devices do not share."""
+    pinned_to: tuple[int, ...] = ()
+    """The core of each stage's process, where processes are pinned to one; empty: they move freely."""
 
     def __post_init__(self) -> None:
         if self.micro_batches < 1:
@@ -66,6 +68,8 @@ class PipelineSettings:
             raise RotaError("the bandwidth for swapping must be more than 0")
         if any(not 0 < speed <= 1 for speed in self.core_speeds):
             raise RotaError(f"speeds beside others are {self.core_speeds}; each must be above 0 and at most 1")
+        if self.pinned_to and not self.core_speeds:
+            raise RotaError("processes that are pinned to cores need `core_speeds`")
 
 
 def simulate_pipeline(chunks: Sequence[PipelineChunk], settings: PipelineSettings) -> StepTimeline:
@@ -81,7 +85,13 @@ def simulate_pipeline(chunks: Sequence[PipelineChunk], settings: PipelineSetting
     for turns in device_turns(settings.schedule, len(groups), len(chunks), settings.micro_batches):
         built.add_turns(turns)
     built.connect()
-    return simulate_tasks(built.tasks, resident, settings.core_speeds)
+    core_of = None
+    if settings.pinned_to:
+        if len(settings.pinned_to) != len(groups):
+            raise RotaError(f"{len(settings.pinned_to)} cores for {len(groups)} stages; name one for each")
+        resources = dict.fromkeys(chunk.resource for chunk in chunks)
+        core_of = dict(zip(resources, settings.pinned_to, strict=True))
+    return simulate_tasks(built.tasks, resident, settings.core_speeds, core_of)
 
 
 class _StepTasks:

@@ -71,14 +71,20 @@ def plan_report(problem: PlanningProblem, plan: PlacementPlan, settings: StepSet
     Where stages need each other's outputs both ways, they are no pipeline; samples then run one after the other.
     """
     is_replicated = any(len(stage.devices) > 1 for stage in plan.stages)
-    latency_ms = None if is_replicated else placement_latency_ms(problem, plan.stages, plan.order)
+    latency_ms = None if is_replicated else _latency_ms(problem, plan)
     stages = plan.stages if is_replicated else _in_order(problem, plan.stages)
-    if stages is None:
-        if settings.is_special:
-            raise RotaError(
-                f"the plan of {plan.planner} is no pipeline: its stages need each other's outputs; --schedule,"
-                " --chunks, --recompute and --swap are for pipelines"
-            )
+    if settings.is_special and (stages is None or plan.timeline is not None):
+        why = (
+            "its step has an order of its own" if plan.timeline is not None else "its stages need each other's outputs"
+        )
+        raise RotaError(
+            f"the plan of {plan.planner} is no pipeline: {why}; --schedule, --chunks, --recompute and --swap are for"
+            " pipelines"
+        )
+    if plan.timeline is not None:
+        timeline = plan.timeline
+        step_ms = timeline.step_ms * (1 if plan.of_step else settings.micro_batches)
+    elif stages is None:
         timeline = simulate_placement(problem, plan.device_of(), plan.order)
         step_ms = settings.micro_batches * timeline.step_ms
     else:
@@ -95,6 +101,13 @@ def plan_report(problem: PlanningProblem, plan: PlacementPlan, settings: StepSet
         peak_bytes=max(timeline.peak_bytes.values(), default=0),
         timeline=timeline,
     )
+
+
+def _latency_ms(problem: PlanningProblem, plan: PlacementPlan) -> float:
+    """One sample: by the planner's own order where it has one, else by the model that the graph asks for."""
+    if plan.timeline is not None and not plan.of_step:
+        return plan.timeline.step_ms
+    return placement_latency_ms(problem, plan.stages, plan.order)
 
 
 def _pipeline(

@@ -1,12 +1,13 @@
 """Tasks of several processes on fewer cores: each slows down as more of them are active at once.
 
 Devices of a pipeline are usually their own. Where they are processes on one machine, they share its cores and caches,
-and copies between processes need cores as well.
+and copies between processes need cores as well. Processes that are pinned share the core that they are pinned to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rota.core.errors import RotaError
@@ -24,10 +25,27 @@ def speed_of(speeds: Sequence[float], active: int) -> float:
     return speeds[-1] * len(speeds) / active
 
 
+def _pinned_paces(
+    resource_of: Mapping[int, str], speeds: Sequence[float], core_of: Mapping[str, int]
+) -> dict[int, float]:
+    """Paces of the tasks that are pinned: tasks of one core divide it evenly."""
+    cores = {number: core_of[resource] for number, resource in resource_of.items() if resource in core_of}
+    loads = Counter(cores.values())
+    pace = speed_of(speeds, len(loads))
+    return {number: pace / loads[core] for number, core in cores.items()}
+
+
 def run_on_cores(
-    tasks: Sequence[SimTask], speeds: Sequence[float], sharing: frozenset[str]
+    tasks: Sequence[SimTask],
+    speeds: Sequence[float],
+    sharing: frozenset[str],
+    core_of: Mapping[str, int],
 ) -> tuple[list[float], list[float]]:
-    """Starts and ends of all tasks; those of the kinds `sharing` slow each other down, others do not."""
+    """Starts and ends of all tasks; those of the kinds `sharing` slow each other down, others do not.
+
+    `core_of` has the cores of resources that are pinned to one. Where it is not empty, tasks of other resources do not
+    compete for cores.
+    """
     waiting = [len(task.after) for task in tasks]
     following: list[list[int]] = [[] for _ in tasks]
     for number, task in enumerate(tasks):
@@ -45,8 +63,10 @@ def run_on_cores(
                 ready.remove(number)
                 start_ms[number] = now_ms
                 left_ms[number] = tasks[number].duration_ms
-        pace = speed_of(speeds, sum(tasks[number].kind in sharing for number in left_ms))
-        paces = {number: pace if tasks[number].kind in sharing else 1.0 for number in left_ms}
+        shared = {number: tasks[number].resource for number in left_ms if tasks[number].kind in sharing}
+        paces = dict.fromkeys(left_ms, 1.0) | (
+            _pinned_paces(shared, speeds, core_of) if core_of else dict.fromkeys(shared, speed_of(speeds, len(shared)))
+        )
         passed_ms = min(left_ms[number] / paces[number] for number in left_ms)
         now_ms += passed_ms
         for number in list(left_ms):

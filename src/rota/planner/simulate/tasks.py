@@ -7,7 +7,7 @@ is free; of several that could start, the one with the least rank does.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota.core.errors import RotaError
@@ -70,18 +70,35 @@ class StepTimeline:
         return max(0.0, 1.0 - busy_ms / (len(devices) * self.step_ms))
 
 
+def side_by_side(device: str, memory_bytes: int, spans: Sequence[tuple[str, float, float]]) -> StepTimeline:
+    """The step of operators (name, start, end) that one device runs at once, as its planner's rules say."""
+    return StepTimeline(
+        spans=tuple(
+            TaskSpan(name=name, resource=device, kind="compute", stage=0, start_ms=start_ms, end_ms=end_ms)
+            for name, start_ms, end_ms in spans
+        ),
+        step_ms=max((end_ms for _, _, end_ms in spans), default=0.0),
+        peak_bytes={device: memory_bytes},
+        memory={device: ((0.0, memory_bytes),)},
+    )
+
+
 COMPUTE_KINDS = frozenset({"compute", "forward", "backward", "recompute"})
 _CORE_KINDS = COMPUTE_KINDS | {"transfer"}
 
 
 def simulate_tasks(
-    tasks: Sequence[SimTask], resident_bytes: dict[str, int] | None = None, core_speeds: Sequence[float] = ()
+    tasks: Sequence[SimTask],
+    resident_bytes: dict[str, int] | None = None,
+    core_speeds: Sequence[float] = (),
+    core_of: Mapping[str, int] | None = None,
 ) -> StepTimeline:
     """Run tasks to the end; `resident_bytes` is what devices hold all the time.
 
     With `core_speeds`, devices are processes that share cores: the speed of a task where one, two, ... are active.
+    `core_of` says which core a device is pinned to; without it, they are divided evenly among all that are active.
     """
-    start_ms, end_ms = run_on_cores(tasks, core_speeds, _CORE_KINDS) if core_speeds else _run(tasks)
+    start_ms, end_ms = run_on_cores(tasks, core_speeds, _CORE_KINDS, core_of or {}) if core_speeds else _run(tasks)
     spans = tuple(
         TaskSpan(
             name=task.name,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +20,15 @@ from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.drivers.kubernetes.gangs.context import DriverContext
 from rota.drivers.kubernetes.gangs.gang import Gang, Stage
-from rota.drivers.kubernetes.objects.pods import Pod, pod_of
+from rota.drivers.kubernetes.objects.pods import Pod
+from rota.drivers.kubernetes.objects.reading import read_pod
 from rota.store import clock
 
 log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 AGAIN_S = 3.0
 """How long a difference must last."""
-SHARE = 0.01
+SHARE = 0.004
 """Part of the time that may be spent on lists: with many pods the check comes less often."""
 
 
@@ -40,9 +42,11 @@ class RepairCount:
 class ClaimsCheck:
     """The check of one driver."""
 
-    def __init__(self, context: DriverContext, count: RepairCount) -> None:
+    def __init__(self, context: DriverContext, count: RepairCount, running: Container[str] = ()) -> None:
         self._context = context
         self._count = count
+        self._running = running
+        """Jobs that this Rota has started, as the driver knows them."""
         self._last: dict[str, Json] = {}
         """The pods of the last list, by uid."""
 
@@ -103,8 +107,10 @@ class ClaimsCheck:
             self._note("a pod that is gone was still counted", pod=uid)
             self._context.gang_index.gone(uid)
         elif value is not None:
-            self._note("a pod was not known as it is", pod=value["metadata"]["name"])
-            self._context.gang_index.see(pod_of(value, self._context.settings))
+            known = read_pod(value, self._context.settings, self._running)
+            if known is not None:
+                self._note("a pod was not known as it is", pod=known.name)
+                self._context.gang_index.see(known)
 
     def _empty_slots(self) -> set[tuple[Gang, int]]:
         """Slots that count as bound, though their pod is gone."""

@@ -46,9 +46,16 @@ class GangController:
         self._gathering = GangAssembly(context, self.narrowing)
         self._ask_first_s = ask_first_s
         """How long a pod with a slot waits for kube-scheduler to bind it."""
+        self._looked_at: dict[Gang, None] = {}
+        """Gangs that were reconciled since the last tick."""
+        self._timed: dict[Gang, None] = {}
+        """Gangs that may have a deadline."""
+        self._lost: set[str] = set()
+        """The nodes that counted as lost at the last tick."""
 
     def look(self, gang: Gang) -> None:
         """Reconcile a gang after a change."""
+        self._looked_at[gang] = None
         match gang.stage:
             case Stage.GATHERING:
                 self._gathering.gather(gang)
@@ -232,18 +239,30 @@ class GangController:
             self._postpone(now_s + self._context.settings.gang_timeout)
             self._context.node_cache.excuse_lost(now_s)
             return
-        limit_s = now_s - self._context.settings.lost_after
+        self._leave_lost_nodes(now_s - self._context.settings.lost_after)
+        self._collect_timed()
+        for gang in [gang for gang in self._timed if gang.deadline_s is not None and now_s >= gang.deadline_s]:
+            gang.deadline_s = None
+            self._expire(gang)
+
+    def _leave_lost_nodes(self, limit_s: float) -> None:
+        """Give up gangs on nodes that have been lost since before the limit: all when a node is added to these."""
         lost = {name for name, since_s in self._context.node_cache.lost_since_s.items() if since_s <= limit_s}
-        for gang in self._context.gang_index.gangs:
-            if lost and gang.stage is Stage.PLACED and lost & {str(pod.node) for pod in gang.holders}:
+        gangs = self._context.gang_index.gangs if lost - self._lost else list(self._looked_at)
+        self._lost = lost
+        for gang in gangs if lost else ():
+            if gang.stage is Stage.PLACED and lost & {str(pod.node) for pod in gang.holders}:
                 self._give_up(gang, "a node was lost")
-            elif gang.deadline_s is not None and now_s >= gang.deadline_s:
-                gang.deadline_s = None
-                self._expire(gang)
+
+    def _collect_timed(self) -> None:
+        """Gangs get a deadline only when they are reconciled: no other has to be looked at in a tick."""
+        self._timed.update(self._looked_at)
+        self._looked_at.clear()
+        self._timed = {gang: None for gang in self._timed if gang.deadline_s is not None}
 
     def _postpone(self, until_s: float) -> None:
         """Postpone all deadlines while the API server is unreachable, or this replica may not write."""
-        for gang in self._context.gang_index.gangs:
+        for gang in (*self._timed, *self._looked_at):
             if gang.deadline_s is not None:
                 gang.deadline_s = max(gang.deadline_s, until_s)
 

@@ -70,6 +70,8 @@ class Provisioner:
 
     async def round(self) -> None:
         """Make the requests that are missing, and delete those of jobs that wait no more."""
+        if not self._wanted and not self._made:
+            return
         waiting = {gang.id: gang for gang in self._gang_index.gangs if gang.stage is Stage.WAITING and gang.waiting}
         for name in [name for name in self._made if name not in waiting or name not in self._wanted]:
             await self._delete(*self._made.pop(name))

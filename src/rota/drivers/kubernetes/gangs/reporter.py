@@ -73,17 +73,27 @@ class Reporter:
         gang_index: GangIndex,
         explain: Callable[[JobId], Reason | None],
         foresee: Callable[[JobId], Awaitable[Json | None]],
+        *,
+        steps: Callable[[], int],
         identity: str = "rota",
     ) -> None:
         self._api = api
         self._gang_index = gang_index
         self._explain = explain
         self._foresee = foresee
+        self._steps = steps
+        """The number of steps of the engine: without one no reason changes."""
         self._identity = identity
         self._reported: dict[Gang, ReportedState] = {}
         self._later: dict[Gang, None] = {}
         """Gangs that changed and were not looked at yet."""
+        self._groups: dict[Gang, None] = {}
+        """Gangs with a PodGroup."""
         self._position = 0
+        self._began_at = -1
+        """The step at which the present round through all gangs began."""
+        self._is_settled = False
+        """Whether all gangs have been looked at since the last step, and know all that there is to say."""
         self._rounds = 0
         self._room = asyncio.Semaphore(WRITES_AT_ONCE)
 
@@ -113,27 +123,46 @@ class Reporter:
         done = await asyncio.gather(
             *(self._report(gang, change, now_s) for gang, change in due), return_exceptions=True
         )
-        for gang in [gang for gang in gangs if gang.key.source is GangSource.GROUP]:
+        for gang in list(self._groups):
             await self._report_group(gang)
         for error in done:
             if error is not None:
+                self._put_off()
                 raise error
 
     def _next_gangs(self, gangs: list[Gang], now_s: float) -> list[Gang]:
         """Those that changed and have waited long enough to be told, then a part of all in turn."""
-        self._later.update(self._gang_index.take_changed())
+        changed = self._gang_index.take_changed()
+        self._later.update(changed)
+        self._groups.update(dict.fromkeys(gang for gang in changed if gang.key.source is GangSource.GROUP))
         fresh = [gang for gang in self._later if now_s >= gang.touched_s + AFTER_S]
         for gang in fresh:
             del self._later[gang]
-        first = self._position if self._position < len(gangs) else 0
+        return list(dict.fromkeys((*fresh, *self._in_turn(gangs))))
+
+    def _in_turn(self, gangs: list[Gang]) -> list[Gang]:
+        """The next part of all gangs; none if nothing has happened since all were looked at."""
+        if self._position >= len(gangs):
+            self._position = 0
+        if self._position == 0:
+            steps = self._steps()
+            if self._is_settled and steps == self._began_at:
+                return []
+            self._began_at, self._is_settled = steps, True
+        first = self._position
         self._position = first + LOOKED_AT
-        return list(dict.fromkeys((*fresh, *gangs[first : first + LOOKED_AT])))
+        return gangs[first : first + LOOKED_AT]
+
+    def _put_off(self) -> None:
+        """Look at all gangs once more: some could not be told yet."""
+        self._is_settled = False
 
     def _prune(self, gangs: list[Gang]) -> None:
         self._rounds += 1
         if self._rounds % PRUNE_EVERY == 0:
             there = set(gangs)
             self._reported = {gang: reported for gang, reported in self._reported.items() if gang in there}
+            self._groups = {gang: None for gang in self._groups if gang in there}
 
     def _change(self, gang: Gang, now_s: float) -> ReasonChange | None:
         """What a gang's pods have to be told; None if they know it."""
@@ -142,10 +171,13 @@ class Reporter:
             return None
         reason = self._reason(gang)
         if reason is None:
+            self._put_off()
             return None
         reported = self._reported.setdefault(gang, ReportedState())
         code, sentence = reason
         is_new = code != reported.code or (sentence != reported.sentence and now_s >= reported.at_s + AGAIN_S)
+        if not is_new and sentence != reported.sentence:
+            self._put_off()
         pods = waiting if is_new else [pod for pod in waiting if pod.uid not in reported.pods]
         return ReasonChange(code, sentence, pods, {pod.uid for pod in waiting}, is_new) if pods else None
 

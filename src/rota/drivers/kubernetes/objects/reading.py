@@ -12,9 +12,17 @@ from collections.abc import Container
 from typing import Any
 
 from rota.core.errors import RotaError
+from rota.core.model.job import WHOLE
 from rota.drivers.kubernetes.filters.facts import NO_NEEDS
 from rota.drivers.kubernetes.objects.nodes import NodeSeen, node_seen
-from rota.drivers.kubernetes.objects.pods import LONGEST_NAME_OF_AN_OBJECT, Pod, PodPhase, PodRequests, pod_of
+from rota.drivers.kubernetes.objects.pod_resources import requests_of
+from rota.drivers.kubernetes.objects.pods import (
+    LONGEST_NAME_OF_AN_OBJECT,
+    Pod,
+    PodPhase,
+    PodRequests,
+    pod_of,
+)
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -82,7 +90,7 @@ def _refused(value: object, settings: ClusterSettings, why: str) -> Pod:
         phase=PodPhase(phase) if phase in PodPhase._value2member_map_ else PodPhase.PENDING,
         node=_text(value, "spec", "nodeName") or None,
         ending=bool(_text(value, "metadata", "deletionTimestamp")),
-        wants=PodRequests(refused=why),
+        wants=_held(value, settings)._replace(refused=why),
         created_s=0.0,
         labels={},
         annotations={},
@@ -93,6 +101,16 @@ def _refused(value: object, settings: ClusterSettings, why: str) -> Pod:
         preempts=True,
         exit_code=None,
     )
+
+
+def _held(value: Any, settings: ClusterSettings) -> PodRequests:
+    """What a pod holds where it runs, whatever else it says; nothing if that can't be read either."""
+    try:
+        asked = requests_of(value["spec"], value.get("status") or {})
+        devices = sum(asked.get(name, 0) for name in settings.devices) // 1000
+        return PodRequests(devices * WHOLE, asked.get("cpu", 0), asked.get("memory", 0) // 1000)
+    except NONSENSE:
+        return PodRequests()
 
 
 def _check(pod: Pod) -> None:
