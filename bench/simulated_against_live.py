@@ -20,13 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Setting, simulate
-from rota.forecast.costs import CostLearner
+from rota.forecast.costs import CostLearner, LearnedCosts
 from rota.live.workers.forecast_worker import past_run
 from rota.live.workers.whatif import as_policy_can
 from rota.scenario import Scenario, encode_scenario
@@ -110,36 +110,66 @@ def main() -> None:
         compare(folder, options.policy)
 
 
-def compare(folder: Path, policy: str) -> None:
-    """Simulate the journal of a manager, and print how far that is from what happened."""
-    records = Records(open_database(folder / "data" / "rota" / "rota.db"))
-    cluster = Cluster.uniform(("gpu", 8, 8))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Times from submission to completion by job, live and simulated, and how often jobs were stopped."""
+
+    live_s: dict[str, float]
+    simulated_s: dict[str, float]
+    stops: int
+    simulated_stops: int
+    costs: LearnedCosts
+
+    @property
+    def errors(self) -> list[float]:
+        """The relative differences of the jobs, the smallest first."""
+        return sorted(abs(each / self.live_s[name] - 1) for name, each in self.simulated_s.items())
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """The mean completion, live and simulated."""
+        return statistics.mean(self.live_s[name] for name in self.simulated_s), statistics.mean(
+            self.simulated_s.values()
+        )
+
+
+def simulated(database: Path, journal: Path, policy: str, cluster: Cluster) -> Comparison:
+    """Simulate the journal of a manager with the costs that it teaches."""
+    records = Records(open_database(database))
     learner = CostLearner()
     header = JournalHeader(scenario=Scenario(policies=(policy,), placement="any", cluster=cluster))
-    with (folder / "journal.jsonl").open("w", encoding="utf-8") as file:
+    with journal.open("w", encoding="utf-8") as file:
         file.write(json.dumps(encode_header(header)) + "\n")
         for body in records.steps():
             learner.take(json.loads(body))
             file.write(body + "\n")
     rows = records.ended_since(0.0, 10_000)
+    records.close()
     learned = learner.learned([past_run(row) for row in rows])
-    really = {row.id: row.ended_s - row.submitted_s for row in rows}
-    stops = sum(json.loads(row.live).get("preemptions", 0) for row in rows)
     scenario = as_policy_can(replace(header.scenario, costs=learned.costs()))
     assert encode_scenario(scenario)
-    setting = Setting(cluster=cluster, costs=scenario.costs)
-    history = simulate(read_trace(folder / "journal.jsonl"), policy, setting).history
-    told = {row.id: (row.end_s or 0.0) - row.submit_s for row in history.jobs}
-    errors = sorted(abs(told[name] - really[name]) / really[name] for name in told)
-    mean_live, mean_told = (statistics.mean(times[name] for name in told) for times in (really, told))
-    print(f"costs: {learned}")
+    history = simulate(read_trace(journal), policy, Setting(cluster=cluster, costs=scenario.costs)).history
+    return Comparison(
+        live_s={row.id: row.ended_s - row.submitted_s for row in rows},
+        simulated_s={row.id: (row.end_s or 0.0) - row.submit_s for row in history.jobs},
+        stops=sum(json.loads(row.live).get("preemptions", 0) for row in rows),
+        simulated_stops=sum(row.preemptions for row in history.jobs),
+        costs=learned,
+    )
+
+
+def compare(folder: Path, policy: str) -> None:
+    """Simulate the journal of a manager, and print how far that is from what happened."""
+    database = folder / "data" / "rota" / "rota.db"
+    found = simulated(database, folder / "journal.jsonl", policy, Cluster.uniform(("gpu", 8, 8)))
+    errors, (mean_live, mean_told) = found.errors, found.means
+    print(f"costs: {found.costs}")
     print(
-        f"{policy}: {len(told)} jobs, {stops} stops live, {sum(row.preemptions for row in history.jobs)} simulated; "
+        f"{policy}: {len(errors)} jobs, {found.stops} stops live, {found.simulated_stops} simulated; "
         f"mean completion {mean_live:.2f} s live, {mean_told:.2f} s simulated ({mean_told / mean_live - 1:+.1%}); "
         f"median difference of a job {statistics.median(errors):.1%}, "
         f"90th percentile {errors[int(0.9 * len(errors))]:.1%}"
     )
-    records.close()
 
 
 if __name__ == "__main__":

@@ -376,3 +376,16 @@ def test_a_job_that_is_stopped_while_it_saves_saves_again() -> None:
     w.carry_out([start("a", on("n1", 1))], 50.0)
     assert w.pop_due(50.0) == [WorkDone(JobId("a"), 30.0)]
     assert w.due_s == 60.0
+
+
+def test_job_that_is_suspended_in_place_of_a_stop_has_a_price_of_its_own() -> None:
+    price = Checkpoint(interval_s=0.0, grace_s=4.0, suspend_s=4.0, resume_s=2.0)
+    w = world(job("a", work=30.0, checkpoint=price), load_s=7.0, restart_s=50.0, checkpoint_s=20.0)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+
+    assert w.carry_out([stop("a")], 17.0) == [SpeedChanged(JobId("a"), 10.0, 0.0)]
+    assert w.due_s == 21.0, "the time that its memory takes to the host, not that of the others"
+    assert w.pop_due(21.0) == [Stopped(JobId("a"), 10.0)]
+    w.carry_out([start("a", on("n1", 1))], 30.0)
+
+    assert w.due_s == 52.0, "its memory comes back in 2 s, and it has nothing to load"

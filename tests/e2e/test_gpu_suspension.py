@@ -136,7 +136,8 @@ def test_job_with_idle_gpus_is_suspended_with_its_memory_and_goes_on_when_it_is_
     assert steps(tmp_path / "steps") == list(range(3 * LONG))
 
 
-def test_time_sliced_jobs_are_never_both_in_gpu_memory(cuda: CudaStandIn, tmp_path: Path) -> None:
+def test_time_sliced_jobs_are_never_both_in_gpu_memory_that_is_too_small(tmp_path: Path) -> None:
+    cuda = CudaStandIn(tmp_path / "cuda", slow_s=0.3, total=3 << 29)
     manager = Manager(tmp_path, "--policy", "gandiva:quantum_s=1,pack=false,switching=1", "--cgroups", "off")
     manager.command = [sys.executable, "-c", _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))]
     manager.start()
@@ -144,6 +145,8 @@ def test_time_sliced_jobs_are_never_both_in_gpu_memory(cuda: CudaStandIn, tmp_pa
         one = submit(manager, cuda, tmp_path / "one", LONG)
         eventually(lambda: can_resume(manager, one))
         other = submit(manager, cuda, tmp_path / "other", LONG)
+        manager.wait(one, "suspended")
+        assert "has its turn on the same devices" in manager.client.why(one)["reason"]["sentence"]
 
         on_host: set[int] = set()
 

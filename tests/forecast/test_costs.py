@@ -38,6 +38,18 @@ def test_times_between_orders_and_answers_are_learned() -> None:
     assert (found.costs(in_rounds=True).checkpoint_s, found.costs(in_rounds=True).restart_s) == (0.0, 4.0)
 
 
+def test_stops_and_starts_of_suspended_jobs_are_no_samples_for_others() -> None:
+    learner = CostLearner()
+    changed = {"event": "checkpoint-changed", "job_id": "a", "job": {"checkpoint": {"suspend_s": 9.0}}}
+    learner.take(step(0.0, orders=(("start", "a"),)))
+    learner.take(step(1.0, ("started", "a")))
+    learner.take({"t": 2.0, "in": [changed], "out": [{"order": "stop", "job_id": "a"}]})
+    learner.take(step(11.0, ("stopped", "a"), orders=(("start", "a"),)))
+    learner.take(step(14.0, ("started", "a")))
+
+    assert learner.learned() == LearnedCosts(startup_s=1.0)
+
+
 def test_order_that_a_job_outran_is_no_sample() -> None:
     learner = CostLearner()
     learner.take(step(0.0, orders=(("stop", "a"),)))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,17 @@ import pytest
 from builders import cluster, job, node
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Cause, Stop
-from rota.core.messages.events import End, JobArrived, JobCancelled, JobEnded, Resized, Started, Stopped
-from rota.core.model.job import Elastic, JobId
+from rota.core.messages.events import (
+    CheckpointChanged,
+    End,
+    JobArrived,
+    JobCancelled,
+    JobEnded,
+    Resized,
+    Started,
+    Stopped,
+)
+from rota.core.model.job import Checkpoint, Elastic, JobId
 from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces.formats import read_trace
@@ -34,6 +44,21 @@ def test_jobs_of_a_journal_run_as_long_as_they_ran(tmp_path: Path) -> None:
     assert found == [("a", 0.0, 4.0, Outcome.FAILED), ("b", 0.0, 10.0, Outcome.SUCCEEDED)]
     assert (workload.format, workload.left_out) == ("journal", 1)
     assert workload.cluster == cluster(node("n1"))
+
+
+def test_price_of_a_suspension_comes_from_the_journal(tmp_path: Path) -> None:
+    price = Checkpoint(interval_s=0.0, grace_s=4.0, suspend_s=4.0, resume_s=2.0)
+    never = Checkpoint(interval_s=math.inf)
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="any", cluster=cluster(node("n1"))))
+    with JournalWriter(tmp_path / "journal.jsonl", header) as journal:
+        journal.append(0.0, [JobArrived(job("a", checkpoint=never))], [], [])
+        journal.append(1.0, [Started(JobId("a"), 1.0, 1.0)], [], [])
+        journal.append(2.0, [CheckpointChanged(JobId("a"), job("a", checkpoint=price))], [], [])
+        journal.append(8.9, [CheckpointChanged(JobId("a"), job("a", checkpoint=never))], [], [])
+        journal.append(9.0, [JobEnded(JobId("a"), End.SUCCEEDED, 8.0)], [], [])
+
+    (found,) = read_trace(tmp_path / "journal.jsonl").submissions
+    assert found.job.checkpoint == price
 
 
 def test_broken_step_is_told_with_its_line(tmp_path: Path) -> None:

@@ -258,7 +258,9 @@ def host_memory_note(waiting: JobId, control: Control) -> str:
     notes = [
         f"; job {live.job.id} can't be suspended for it: {why}"
         for live in control.state.jobs.values()
-        if live.placement and live.job.priority < mine.job.priority and (why := control.kept[live.job.id].not_suspended)
+        if live.placement
+        and (live.job.priority < mine.job.priority or control.engine.slices)
+        and (why := control.kept[live.job.id].not_suspended)
     ]
     return "".join(notes[:3])
 

@@ -62,6 +62,8 @@ class CostLearner:
         self._ordered: dict[tuple[str, str], float] = {}
         self._stopped: dict[str, float] = {}
         """The work that jobs had saved when they were first stopped."""
+        self._suspends: set[str] = set()
+        """Jobs that are suspended in place of a stop, each at a price of its own."""
         self._seen: dict[str, deque[float]] = {order: deque(maxlen=LATEST) for order in _ANSWERS.values()}
 
     def take(self, step: Mapping[str, Any]) -> None:
@@ -73,8 +75,12 @@ class CostLearner:
             order = _ANSWERS.get(event["event"])
             if order is not None:
                 ordered_s = self._ordered.pop((order, event["job_id"]), None)
-                if ordered_s is not None:
+                is_own = order in ("start", "stop") and event["job_id"] in self._suspends
+                if ordered_s is not None and not is_own:
                     self._seen[order].append(now_s - ordered_s)
+            elif event["event"] == "checkpoint-changed":
+                is_suspended = event["job"].get("checkpoint", {}).get("suspend_s") is not None
+                (self._suspends.add if is_suspended else self._suspends.discard)(event["job_id"])
             elif event["event"] in ("ended", "interrupted", "start-failed"):
                 for kind in self._seen:
                     self._ordered.pop((kind, event["job_id"]), None)

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,16 @@ int cuCheckpointProcessCheckpoint(int pid, void *args) {
 }
 int cuCheckpointProcessRestore(int pid, void *args) {
     if (fails("restore")) return 2;
+    if (args) {
+        char path[512];
+        unsigned count = *(unsigned *)((char *)args + sizeof(void *));
+        const unsigned char *pairs = *(const unsigned char **)args;
+        snprintf(path, sizeof path, "%s/moves", STATE);
+        FILE *file = fopen(path, "a");
+        for (unsigned n = 0; file && n < count; n++)
+            fprintf(file, "%d %d\n", pairs[32 * n + 15], pairs[32 * n + 31]);
+        if (file) fclose(file);
+    }
     usleep(SLOW_US);
     turn("%s/%d.host", "%s/%d", pid);
     return 0;
@@ -105,7 +116,7 @@ _PYNVML = """
                 found[int(path.name)] = int(path.read_text() or 0)
         return found
     def nvmlDeviceGetMemoryInfo(handle):
-        return types.SimpleNamespace(used=sum(_processes(handle).values()), total=16 << 30)
+        return types.SimpleNamespace(used=sum(_processes(handle).values()), total={total})
     def nvmlDeviceGetUtilizationRates(handle):
         idle = (STATE / "idle").exists()
         return types.SimpleNamespace(gpu=1 if idle else 90, memory=10)
@@ -133,13 +144,13 @@ TRAINING = """
 class CudaStandIn:
     """The two libraries and a training for them, in a folder."""
 
-    def __init__(self, folder: Path, *, gpus: int = 1, slow_s: float = 0.05) -> None:
+    def __init__(self, folder: Path, *, gpus: int = 1, slow_s: float = 0.05, total: int = 16 << 30) -> None:
         compiler = shutil.which("cc") or shutil.which("gcc")
         if compiler is None:
             pytest.skip("needs a C compiler for the stand-in of the CUDA library")
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
-        self.folder = folder
+        self.folder, self.total = folder, total
         self.state = folder / "state"
         self.state.mkdir()
         self.state.chmod(0o777)
@@ -148,7 +159,7 @@ class CudaStandIn:
         source.write_text(_LIBRARY)
         flags = [f'-DSTATE="{self.state}"', f"-DSLOW_US={int(slow_s * 1e6)}", "-shared", "-fPIC"]
         subprocess.run([compiler, *flags, "-o", str(self.library), str(source)], check=True)
-        listed = _PYNVML.format(state=str(self.state), uuids=UUIDS[:gpus], gpus=gpus)
+        listed = _PYNVML.format(state=str(self.state), uuids=UUIDS[:gpus], gpus=gpus, total=total)
         (folder / "pynvml.py").write_text(textwrap.dedent(listed))
         self.script = folder / "training.py"
         self.script.write_text(textwrap.dedent(TRAINING.format(state=str(self.state))))
@@ -160,6 +171,16 @@ class CudaStandIn:
     def refuse(self, *steps: str) -> None:
         """Let the driver refuse these steps from now on."""
         (self.state / "fails").write_text(" ".join(steps))
+
+    def free_bytes(self, devices: Sequence[int]) -> int:
+        """The memory of the first GPU that no process holds."""
+        return self.total - sum(int((self.state / str(pid)).read_text() or 0) for pid in self.on_gpu())
+
+    def moved(self) -> list[tuple[int, int]]:
+        """From which GPU to which other memory was restored, without those that stay where they are."""
+        path = self.state / "moves"
+        lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        return [(int(one), int(other)) for one, other in lines if int(one) < int(other)]
 
     def on_gpu(self) -> list[int]:
         """The processes that hold GPU memory."""

@@ -24,10 +24,13 @@ from rota.core.messages.events import (
     Event,
     Interrupted,
     JobEnded,
+    Moved,
     NodeOccupied,
+    Resumed,
     SpeedChanged,
     Started,
     Stopped,
+    Suspended,
 )
 from rota.core.model.job import Checkpoint, JobId
 from rota.core.state.phases import Phase
@@ -48,18 +51,20 @@ LOST = Checkpoint(interval_s=math.inf, grace_s=0.5)
 class Machine:
     """A manager's attempts on one node, what they answered, and the jobs as an engine would have them."""
 
-    def __init__(self, home: Path, cuda: CudaStandIn, *, host_bytes: int = 64 * GIB) -> None:
+    def __init__(
+        self, home: Path, cuda: CudaStandIn, *, host_bytes: int = 64 * GIB, several: str | None = None
+    ) -> None:
         home.mkdir(exist_ok=True)
         self.home, self.cuda, self.is_closed = home, cuda, False
         self.answers: list[tuple[Event, ExitDetail]] = []
         self.jobs: dict[JobId, Any] = {}
-        abilities = GpuAbilities(library=str(cuda.library), uuids=UUIDS)
+        abilities = GpuAbilities(library=str(cuda.library), uuids=UUIDS, several=several)
         settings = Settings(home=home, nvml=str(cuda.folder), gpu=abilities)
         nodes = [node("n1", devices=2)]
         state: Any = SimpleNamespace(jobs=self.jobs)
         later = asyncio.get_running_loop().call_later
         self.attempts = SuspendingAttempts(
-            settings, state, nodes, self._answered, later, HostMemory(lambda: host_bytes)
+            settings, state, nodes, self._answered, later, HostMemory(lambda: host_bytes), cuda.free_bytes
         )
         self.inner = AttemptController(nodes, settings, self.attempts.answered, noticed=self.attempts.noticed)
         self.attempts.attach(self.inner)
@@ -69,9 +74,10 @@ class Machine:
             self.jobs[event.job_id].job = event.job
         self.answers.append((event, detail))
 
-    def order(self, run: str, name: str = "1", attempt: int = 1, device: int = 0) -> LaunchOrder:
-        file = job_file({"run": run, "resources": {"gpus": 1}})
+    def order(self, run: str, name: str = "1", attempt: int = 1, device: int = 0, gpu_bytes: int = 0) -> LaunchOrder:
+        file = job_file({"run": run or "true", "resources": {"gpus": 1}})
         wanted = job(name, checkpoint=LOST)
+        wanted = replace(wanted, roles=tuple(replace(each, device_memory_bytes=gpu_bytes) for each in wanted.roles))
         self.jobs.setdefault(wanted.id, SimpleNamespace(job=wanted, phase=Phase.RUNNING))
         launch = replace(launch_of(file, wanted.id), grace_s=0.5)
         placement = tuple(slot._replace(devices=1 << device) for slot in on("n1", 1))
@@ -97,6 +103,7 @@ def course(tmp_path: Path, run: Callable[[Machine], Awaitable[None]], **options:
 
     async def main() -> None:
         machine = Machine(tmp_path / "home", cuda, **options)
+        machine.attempts.settle()
         try:
             await run(machine)
         finally:
@@ -234,17 +241,20 @@ def test_manager_that_restarts_finds_suspended_jobs_and_continues_what_it_ordere
         second.jobs |= machine.jobs
         leaving = second.order(command)
         second.attempts.find(leaving, Cause.PREEMPTED)
+        second.attempts.settle()
         second.attempts.stop(JOB, Cause.PREEMPTED)
         await until(lambda: second.events(Stopped))
         second.close()
         third = Machine(machine.home, machine.cuda)
         third.jobs |= machine.jobs
         third.attempts.find_held(replace(third.order(command), placement=()))
+        third.attempts.settle()
         third.attempts.start(third.order(command, attempt=2, device=1))
         third.close()  # while it is being resumed
         fourth = Machine(machine.home, machine.cuda)
         fourth.jobs |= machine.jobs
         fourth.attempts.start(fourth.order(command, attempt=2, device=1))
+        fourth.attempts.settle()
         await until(lambda: fourth.events(Started))
         await until(lambda: fourth.events(JobEnded))
         assert fourth.events(JobEnded)[0].end is End.SUCCEEDED
@@ -254,3 +264,76 @@ def test_manager_that_restarts_finds_suspended_jobs_and_continues_what_it_ordere
     course(tmp_path, run)
 
     assert steps(log) == list(range(200))
+
+
+def test_moved_job_takes_its_memory_along_and_loses_no_step(tmp_path: Path) -> None:
+    log = tmp_path / "steps"
+
+    async def run(machine: Machine) -> None:
+        command = machine.cuda.training(log, steps=150)
+        machine.attempts.start(machine.order(command))
+        await until(machine.can_resume)
+        before = machine.order(command).placement
+        order = replace(machine.order(command, attempt=2, device=1), resizes=True, moves=True)
+        machine.attempts.resize(order, before)
+        await until(lambda: machine.events(Moved))
+        assert machine.events(Moved)[0].work > 0
+        assert len(machine.cuda.on_gpu()) == 1
+        state = machine.inner.attempt(JOB)
+        assert state is not None
+        assert state.placement == order.placement
+        await until(lambda: machine.events(JobEnded))
+
+    cuda = course(tmp_path, run)
+
+    assert steps(log) == list(range(150)), "each step was made once, in one process"
+    assert cuda.moved() == [(0, 1)], "the driver was told which GPU takes whose place"
+
+
+@pytest.mark.parametrize("several", [None, "the driver 580 suspends one process of a job only"])
+def test_several_processes_are_suspended_together_or_refused_by_name(tmp_path: Path, several: str | None) -> None:
+    async def run(machine: Machine) -> None:
+        one = machine.cuda.training(tmp_path / "a", steps=300).removeprefix("exec ")
+        other = machine.cuda.training(tmp_path / "b", steps=300).removeprefix("exec ")
+        machine.attempts.start(machine.order(f"{one} & {other} & wait"))
+        await until(lambda: len(machine.cuda.on_gpu()) == 2)
+        if several is not None:
+            await until(lambda: any(several in detail.message for _, detail in machine.answers))
+            assert not machine.can_resume()
+            return
+        await until(machine.can_resume)
+        machine.attempts.stop(JOB, Cause.PREEMPTED)
+        await until(lambda: machine.events(Stopped))
+        assert (machine.cuda.on_gpu(), len(machine.cuda.on_host())) == ([], 2)
+        machine.attempts.start(machine.order("", attempt=2))
+        await until(lambda: machine.events(JobEnded))
+        assert machine.events(JobEnded)[0].end is End.SUCCEEDED
+
+    course(tmp_path, run, several=several)
+
+    if several is None:
+        assert steps(tmp_path / "a") == steps(tmp_path / "b") == list(range(300))
+
+
+def test_suspended_jobs_stay_in_gpu_memory_as_long_as_there_is_room(tmp_path: Path) -> None:
+    async def run(machine: Machine) -> None:
+        command = machine.cuda.training(tmp_path / "a", steps=2000, gpu_bytes=6 * GIB)
+        machine.attempts.start(machine.order(command))
+        await until(machine.can_resume)
+        machine.attempts.suspend(JOB)
+        await until(lambda: machine.events(Suspended))
+        assert len(machine.cuda.on_gpu()) == 1, "nothing needs its room yet"
+        for name, gib, stays in (("2", 4, True), ("3", 12, False)):
+            training = machine.cuda.training(tmp_path / name, steps=2000, gpu_bytes=gib * GIB)
+            machine.attempts.start(machine.order(training, name, gpu_bytes=gib * GIB))
+            await until(lambda: any(event.job_id == name for event in machine.events(Started)))  # noqa: B023
+            assert bool(machine.cuda.on_host()) is not stays
+            machine.attempts.stop(JobId(name), Cause.CANCELLED)
+            await until(lambda: machine.inner.attempt(JobId(name)) is None)  # noqa: B023
+        assert machine.attempts.memory.held_bytes >= 6 * GIB
+        machine.attempts.resume(JOB)
+        await until(lambda: machine.events(Resumed))
+        assert len(machine.cuda.on_gpu()) == 1
+        assert machine.attempts.memory.held_bytes == 0
+
+    course(tmp_path, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from builders import World, cluster, job, node, on
 from policies.colocation.small_runs import ends, run, speeds
 from rota.core.messages.decisions import Move
-from rota.core.model.job import Elastic, JobId
+from rota.core.model.job import Checkpoint, Elastic, JobId
 from rota.perf.speed.model import Costs
 
 
@@ -29,6 +30,14 @@ def test_gandiva_pays_for_every_slice() -> None:
     # Of each slice of 60 s after the first a second is lost: b does 60 and 59, a twice 59; then b the last one in 2 s,
     # and a the last two in 3 s.
     assert ends(rows) == {"b": 240.0 + 2.0, "a": 242.0 + 3.0}
+
+
+def test_gandiva_does_not_slice_a_job_whose_memory_has_no_place_to_go() -> None:
+    stuck = Checkpoint(interval_s=math.inf, suspend_s=math.inf)
+
+    rows = run("gandiva:pack=false", job("a", work=120.0, checkpoint=stuck), job("b", work=120.0))
+
+    assert ends(rows) == {"a": 120.0, "b": 240.0}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def doctor(
 
       rota doctor -o json
     """
-    from rota.drivers.local.machine_report import Standing, machine_report
+    from rota.cli.manager.machine_report import Standing, machine_report
     from rota.sdk.place import data_folder
 
     findings = list(machine_report(data_folder(), port))

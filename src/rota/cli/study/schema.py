@@ -34,7 +34,7 @@ def schema(
 
       rota schema --out schemas
     """
-    from rota.files.schemas import KINDS, FileKind, file_schema
+    from rota.cli.file_schemas import KINDS, FileKind, file_schema
 
     experiment = FileKind(
         name="experiment", target="rota.experiments.experiment_file:ExperimentFile", about="a grid of simulations"

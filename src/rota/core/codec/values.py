@@ -194,8 +194,9 @@ def encode_job(job: Job) -> Json:
     for name, part in (("elastic", job.elastic), ("checkpoint", job.checkpoint)):
         if part is not None:
             value[name] = encode_plain(part)
-    if job.checkpoint is not None and job.checkpoint.interval_s == math.inf:
-        value["checkpoint"]["interval_s"] = "inf"  # JSON knows no infinity
+    for name, amount in value.get("checkpoint", {}).items():
+        if amount == math.inf:
+            value["checkpoint"][name] = "inf"  # JSON knows no infinity
     return value
 
 

@@ -75,6 +75,11 @@ class Engine:
         return self._policy.capabilities.overlaps
 
     @property
+    def slices(self) -> bool:
+        """Whether the policy suspends jobs so that others have their turn on the same devices."""
+        return self._policy.capabilities.explains_turns
+
+    @property
     def policy(self) -> Policy:
         """The active policy."""
         return self._policy
@@ -117,6 +122,8 @@ class Engine:
         live = self._state.live(job_id)
         if live.state is JobState.HELD:
             return Reason(code=ReasonCode.HELD)
+        if live.state is JobState.SUSPENDED and self._policy.capabilities.explains_turns:
+            return self._policy.explain(live, self._draft())
         if live.state is not JobState.WAITING:
             return None
         if live.retry_s is not None:

@@ -55,6 +55,8 @@ class Capabilities:
     """Whether it stops, moves or resizes no job without asking `Draft.may_preempt`."""
     spares_others: bool = False
     """Whether it stops no job in favour of one whose `preempts` is false."""
+    explains_turns: bool = False
+    """Whether `explain` also says why a job is suspended."""
 
 
 class Policy(Protocol):

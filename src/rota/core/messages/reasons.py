@@ -25,6 +25,7 @@ class ReasonCode(Enum):
     RETRY = "waits-to-retry"
     HELD = "held"
     ROUND = "next-round"
+    TURN = "waits-for-its-turn"
     NOT_CONSIDERED = "not-yet-considered"
     POLICY_FAILED = "policy-failed"
     QUOTA_USED = "quota-used"
@@ -53,6 +54,10 @@ class Reason:
     owned_milli: int = 0
     tenant: TenantId | None = None
     device_type: DeviceType | None = None
+    slice_s: float = 0.0
+    """How long the present time slice takes."""
+    switch_s: float = 0.0
+    """How long the switch to it took."""
 
     def sentence(self) -> str:
         """The reason in words, numbers included."""
@@ -90,6 +95,9 @@ class Reason:
                 return "held; release it to let it run"
             case ReasonCode.ROUND:
                 return "waits for the next round"
+            case ReasonCode.TURN:
+                why = f", as a switch takes {self.switch_s:.0f} s" if self.switch_s >= 1 else ""
+                return f"suspended while job {self.job} has its turn on the same devices, for {self.slice_s:.0f} s{why}"
             case ReasonCode.BETTER_LATER:
                 return "waits for a busy device: all jobs together end sooner than on the free ones"
             case ReasonCode.BY_HEURISTIC:

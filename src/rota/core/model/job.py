@@ -139,14 +139,21 @@ class Checkpoint:
     """What a stop or a fault costs: progress is saved every `interval_s`, and in the `grace_s` that a stop waits.
 
     Without end, `interval_s` means that progress is never saved: a job that is stopped starts over.
+
+    Where a driver suspends the job in place of a stop, `suspend_s` and `resume_s` are what it takes to copy the job's
+    memory away and back. None: as every other job of the run.
     """
 
     interval_s: float = 0.0
     grace_s: float = 60.0
+    suspend_s: float | None = None
+    resume_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.interval_s >= 0 or not self.grace_s >= 0:
             raise RotaError("checkpoint: interval and grace must be times of 0 or more")
+        if not (self.suspend_s or 0.0) >= 0 or not (self.resume_s or 0.0) >= 0:
+            raise RotaError("checkpoint: suspending and resuming must take times of 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,7 +122,9 @@ class Attempt:
     @property
     def has_turned(self) -> bool:
         """Whether every task has been suspended, or resumed, as ordered."""
-        return all(task.phase is TaskPhase.ENDED or task.rests is self.rests for task in self.tasks)
+        return all(
+            task.phase is TaskPhase.ENDED or (task.rests is self.rests and task.has_obeyed) for task in self.tasks
+        )
 
     @property
     def all_save(self) -> bool:

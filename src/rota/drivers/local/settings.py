@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rota.core.model.job import WHOLE
+from rota.core.model.job import OPPORTUNISTIC, WHOLE
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
 from rota.drivers.local.confinement.abilities import Confinement
@@ -110,8 +110,10 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
     beside = sorted({each.gpu for each in named}) if named else slot.devices
     mps = _mps_variables(attempt, task, settings)
     near = settings.topology.cpus_near(beside)
+    cuda = settings.gpu if slot.devices and len(attempt.tasks) == 1 else None
+    launch = [cuda.launcher, "--launch-job"] if cuda and cuda.launcher and not mps else []
     return {
-        "argv": list(attempt.launch.roles[slot.role].argv),
+        "argv": [*launch, *attempt.launch.roles[slot.role].argv],
         "env": {**_environment(attempt, task, port, settings), **_seen(named), **mps},
         "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
         "barrier": attempt.is_gang,
@@ -126,7 +128,8 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "gpus": list(gpus) if settings.nvml else [],
         "nvml": settings.nvml,
         "gpu_memory": _gpu_memory_limit(attempt, task, settings, MPS_SLACK_BYTES if mps else 0),
-        "cuda": settings.gpu.library if settings.gpu and slot.devices and len(attempt.tasks) == 1 else None,
+        "cuda": None if cuda is None else cuda.library,
+        "cuda_several": None if cuda is None else cuda.several,
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
         "token": task.token,
@@ -184,7 +187,10 @@ def _mps_variables(attempt: Attempt, task: TaskHandle, settings: Settings) -> di
         return {}
     role = attempt.job.roles[task.slot.role]
     milli = held[0].milli if role.is_fraction else WHOLE
-    return settings.mps.variables(gpu, attempt.account, milli, role.device_memory_bytes)
+    found = settings.mps.variables(gpu, attempt.account, milli, role.device_memory_bytes)
+    if settings.gpu_settings.bound and attempt.job.priority <= OPPORTUNISTIC:
+        found["CUDA_MPS_CLIENT_PRIORITY"] = "1"  # below that of guaranteed jobs, whose speed is kept
+    return found
 
 
 def _gpu_memory_limit(attempt: Attempt, task: TaskHandle, settings: Settings, slack_bytes: int) -> Json | None:

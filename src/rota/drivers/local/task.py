@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import os
+import secrets
 import signal
 from enum import Enum
 from pathlib import Path
@@ -51,6 +52,8 @@ class TaskHandle:
         self.pidfd = -1
         self._child = 0
         self._was_claimed = False
+        self._asked = ""
+        """The name of the last order about GPU memory, until the supervisor has taken it."""
 
     def spawn(self, order: Json, pool: PreforkPool) -> None:
         """Start a supervisor. It exits at once if another one has claimed the task."""
@@ -96,10 +99,14 @@ class TaskHandle:
         if state is None:
             return False
         self._was_claimed = True
-        before = (self.phase, self.rests, self.saves, self.swap_bytes)
+        before = self._progress
         self.state = state
         self.phase = TaskPhase(state["phase"])
-        return (self.phase, self.rests, self.saves, self.swap_bytes) != before
+        return self._progress != before
+
+    @property
+    def _progress(self) -> tuple[object, ...]:
+        return self.phase, self.rests, self.has_obeyed, self.saves, self.swap_bytes, self.swap_refused
 
     def has_word_of_recorder(self) -> bool:
         """Return whether the recorder wrote how the task ended after its supervisor died, and take it over."""
@@ -179,13 +186,32 @@ class TaskHandle:
 
         With `swap` its GPU memory is copied to the host as well, or comes back to the GPUs that `swap` names.
         """
-        write_json(self.folder / "rest.json", {"rests": rests, "until_s": until_s, **(swap or {})})
+        order: Json = {"rests": rests, "until_s": until_s}
+        if swap is not None:
+            self._asked = secrets.token_hex(8)
+            order |= {**swap, "name": self._asked}
+        write_json(self.folder / "rest.json", order)
         self.nudge()
+
+    @property
+    def has_obeyed(self) -> bool:
+        """Whether its supervisor has begun to carry out the last order about GPU memory."""
+        return not self._asked or self.state.get("rest_order") == self._asked
 
     @property
     def swap_bytes(self) -> int:
         """GPU memory of the task that could be copied to the host; 0 if it has none or the driver can't."""
         return int(self.state.get("swap_bytes") or 0) if self.phase is TaskPhase.RUNNING else 0
+
+    @property
+    def swap_refused(self) -> str:
+        """Why its GPU memory can't be copied to the host, as far as that is known."""
+        return str(self.state.get("swap_refused") or "")
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether its GPU memory is on the host."""
+        return self.state.get("swap") == "held"
 
     @property
     def rests(self) -> bool:

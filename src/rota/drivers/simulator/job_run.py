@@ -102,6 +102,18 @@ class JobRun:
             self.busy_s += (done - self.metered) * self.busy_by_work
             self.metered = done
 
+    def load_s(self, usual_s: float, restart_s: float) -> float:
+        """Return how long it does no work when it starts now: it loads, or its memory comes back."""
+        if not self.ever_ran:
+            return usual_s
+        found = None if self.job.checkpoint is None else self.job.checkpoint.resume_s
+        return usual_s + restart_s if found is None else found
+
+    def stop_s(self, usual_s: float) -> float:
+        """Return how long a stop takes: as usual, or until its memory is away."""
+        found = None if self.job.checkpoint is None else self.job.checkpoint.suspend_s
+        return usual_s if found is None or found == math.inf else found
+
     @property
     def starts_over(self) -> bool:
         """Whether it never saves its progress, so that a stop undoes all of it."""

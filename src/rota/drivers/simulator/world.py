@@ -197,7 +197,7 @@ class World:
 
     def _loaded_s(self, run: JobRun, placement: Placement, now_s: float) -> float:
         """Return when a job that starts now begins to work: it has loaded, and no job saves on its devices any more."""
-        ready_s = now_s + self._costs.load_s + (self._costs.restart_s if run.ever_ran else 0.0)
+        ready_s = now_s + run.load_s(self._costs.load_s, self._costs.restart_s)
         for other in self._saving.values():
             if meet(other.placement or (), placement):
                 ready_s = max(ready_s, other.end_s)
@@ -207,15 +207,15 @@ class World:
         """Stop a job. One that saves its state first leaves its devices when that is done."""
         run.meter(now_s)
         work = run.work_at(now_s) if run.placement is not None else run.work
-        if run.placement is None or not self._costs.checkpoint_s:
+        checkpoint, stop_s = run.job.checkpoint, run.stop_s(self._costs.checkpoint_s)
+        if run.placement is None or not stop_s:
             self._leave(run)
             run.work = 0.0 if run.starts_over else work
             return Stopped(run.job.id, run.work)
         run.save(now_s)
         run.work, run.work_from_s, run.rate = work, now_s, 0.0
-        run.saves_until_s = now_s + self._costs.checkpoint_s
+        run.saves_until_s = now_s + stop_s
         self._part(run.job.id, run.placement or ())
-        checkpoint = run.job.checkpoint
         self._ends.push(run, min(run.saves_until_s, now_s + (math.inf if checkpoint is None else checkpoint.grace_s)))
         return SpeedChanged(run.job.id, work, 0.0)
 

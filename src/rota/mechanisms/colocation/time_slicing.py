@@ -11,6 +11,7 @@ from typing import Any
 
 from rota.core.engine.draft import Draft
 from rota.core.errors import PlanRefused
+from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import packed
 from rota.core.state.job_record import LiveJob
@@ -90,6 +91,15 @@ class TimeSlices:
             self._give_all(draft, running[0])
         return due_s
 
+    def explain(self, waiting: LiveJob, jobs: list[LiveJob]) -> Reason:
+        """Return which job of a group has its turn while another is suspended, and how long the slice takes."""
+        running = [live for live in jobs if live is not waiting and not _is_off_device(live)]
+        if not running:
+            return Reason(code=ReasonCode.ROUND)
+        cost_s = max(self._cost_s.get(live.seq, 0.0) for live in running)
+        slice_s = max(self._quantum_s, cost_s / self._switching)
+        return Reason(code=ReasonCode.TURN, job=running[0].job.id, slice_s=slice_s, switch_s=cost_s)
+
     def _slice_s(self, running: list[LiveJob]) -> float:
         """Return the length of the present slice: the quantum, or more if the switch to it took long."""
         for live in running:
@@ -111,7 +121,7 @@ class TimeSlices:
                 self._give_all(draft, first)
                 self._began_s[first.seq] = draft.now_s
                 return
-        if not suspended:
+        if not suspended or not all(makes_room(live) for live in running):
             return
         if (
             self._packs
@@ -190,6 +200,12 @@ def _resume(draft: Draft, live: LiveJob, milli: int) -> bool:
         return False
     draft.resume(live, there)
     return True
+
+
+def makes_room(live: LiveJob) -> bool:
+    """Return whether a job that is suspended leaves room for another; False where its memory has no place to go."""
+    checkpoint = live.job.checkpoint
+    return checkpoint is None or checkpoint.suspend_s != math.inf
 
 
 def has_whole_devices(live: LiveJob) -> bool:

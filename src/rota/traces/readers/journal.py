@@ -134,6 +134,8 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
                 course.kept_s, course.since_s = course.ran(now_s), None
             case ev.Resumed(rate=rate, work_from_s=from_s):
                 course.runs(max(now_s, from_s), rate)
+            case ev.CheckpointChanged(job=job) if job.checkpoint is not None and job.checkpoint.resume_s is not None:
+                course.job = replace(course.job, checkpoint=job.checkpoint)  # what it cost when it could be suspended
             case ev.JobEnded(end=end):
                 course.work_s = course.ran(now_s)
                 course.outcome, course.since_s = _OUTCOMES[end], None

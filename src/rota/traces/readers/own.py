@@ -53,6 +53,8 @@ _COMPANIONS = (
     ("elastic_min", "elastic_max"),
     ("elastic_max", "elastic_min"),
     ("checkpoint_grace_s", "checkpoint_interval_s"),
+    ("checkpoint_suspend_s", "checkpoint_interval_s"),
+    ("checkpoint_resume_s", "checkpoint_interval_s"),
 )
 """Columns that mean nothing without another one."""
 
@@ -211,6 +213,8 @@ def _checkpoint(values: dict[str, object]) -> Checkpoint | None:
     return Checkpoint(
         interval_s=cast(float, values["checkpoint_interval_s"]),
         grace_s=cast(float, values.get("checkpoint_grace_s", Checkpoint().grace_s)),
+        suspend_s=cast("float | None", values.get("checkpoint_suspend_s")),
+        resume_s=cast("float | None", values.get("checkpoint_resume_s")),
     )
 
 

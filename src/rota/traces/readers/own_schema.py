@@ -45,6 +45,8 @@ COLUMNS: Mapping[str, type] = {
     "relax_after_s": float,
     "checkpoint_interval_s": float,
     "checkpoint_grace_s": float,
+    "checkpoint_suspend_s": float,
+    "checkpoint_resume_s": float,
     "preemptible": bool,
     "preempts": bool,
     "depends_on": str,
@@ -122,6 +124,10 @@ def _add_wishes(record: Record, job: Job) -> None:
     if job.checkpoint is not None:
         record["checkpoint_interval_s"] = job.checkpoint.interval_s
         record["checkpoint_grace_s"] = job.checkpoint.grace_s
+        if job.checkpoint.suspend_s is not None:
+            record["checkpoint_suspend_s"] = job.checkpoint.suspend_s
+        if job.checkpoint.resume_s is not None:
+            record["checkpoint_resume_s"] = job.checkpoint.resume_s
 
 
 def _role_record(role: Role) -> Record:
@@ -282,6 +288,8 @@ PARSERS: Mapping[str, Callable[[str, Cell], object]] = {
     "relax_after_s": _bound,
     "checkpoint_interval_s": _bound,
     "checkpoint_grace_s": _bound,
+    "checkpoint_suspend_s": _bound,
+    "checkpoint_resume_s": _bound,
     "preemptible": _flag,
     "preempts": _flag,
     "depends_on": lambda _, value: parse_depends_on(value),

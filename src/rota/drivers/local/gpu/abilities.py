@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import logging
+import shutil
 from dataclasses import dataclass
 
 from rota.drivers.local.task_runner.nvml import find_nvml
 
+log = logging.getLogger("rota.drivers.local")
 LIBRARY = "libcuda.so.1"
-_MOVES_SINCE = 580
-"""The release from which memory can be restored onto other GPUs than it came from."""
+LAUNCHER = "cuda-checkpoint"
+"""NVIDIA's program that starts a job whose processes can be suspended together."""
+_SUSPENDS_SINCE, _MOVES_SINCE, _SEVERAL_SINCE = 570, 580, 590
+"""The releases from which processes can be suspended; memory can be restored onto other GPUs than it came from; several
+processes of a job can be suspended together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +24,10 @@ class GpuAbilities:
 
     library: str
     uuids: tuple[str, ...] = ()
+    launcher: str | None = None
+    """The program with which tasks are started so that several of their processes can be suspended together."""
+    several: str | None = None
+    """Why several processes of a job can't be suspended together; None if they can."""
 
 
 def gpu_abilities() -> GpuAbilities | None:
@@ -25,11 +35,21 @@ def gpu_abilities() -> GpuAbilities | None:
     found = find_nvml()
     if found is None:
         return None
+    release, uuids = found.release(), tuple(found.uuids())
     try:
-        ctypes.CDLL(LIBRARY).cuCheckpointProcessLock  # noqa: B018  # from release 570 on
+        ctypes.CDLL(LIBRARY).cuCheckpointProcessLock  # noqa: B018  # drivers from 570 on have it
     except (OSError, AttributeError):
-        return None
-    uuids = tuple(found.uuids())
-    if len(uuids) > 1 and found.release() < _MOVES_SINCE:
-        return None
-    return GpuAbilities(library=LIBRARY, uuids=uuids)
+        return _refused(f"the driver {release} can't suspend processes: {_SUSPENDS_SINCE} or later is needed")
+    if len(uuids) > 1 and release < _MOVES_SINCE:
+        return _refused(f"the driver {release} can't move processes between {len(uuids)} GPUs: {_MOVES_SINCE} can")
+    launcher = shutil.which(LAUNCHER)
+    several = None
+    if release < _SEVERAL_SINCE:
+        several = f"the driver {release} suspends one process of a job only, {_SEVERAL_SINCE} or later several"
+    elif launcher is None:
+        several = f"{LAUNCHER} is not installed, with which jobs of several processes must be started"
+    return GpuAbilities(library=LIBRARY, uuids=uuids, launcher=launcher if several is None else None, several=several)
+
+
+def _refused(why: str) -> None:
+    log.warning("preempted jobs on GPUs start over unless they save", extra={"why": why})

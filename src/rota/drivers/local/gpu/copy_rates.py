@@ -27,6 +27,10 @@ class CopyRates:
         """Return how long a suspension takes."""
         return gpu_bytes / self.out
 
+    def resume_s(self, gpu_bytes: int) -> float:
+        """Return how long it takes until a suspended job goes on."""
+        return gpu_bytes / self.back
+
 
 class LearnedRates:
     """The rates of this machine."""

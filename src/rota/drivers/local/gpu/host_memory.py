@@ -70,7 +70,8 @@ class HostMemory:
 
     def return_to_gpu(self, job_id: JobId) -> None:
         """Take note that it is back on the GPU; the memory stays booked, so that it can be suspended again."""
-        self._booked[job_id] = self._held.pop(job_id, 0)
+        if job_id in self._held:
+            self._booked[job_id] = self._held.pop(job_id)
 
     def release(self, job_id: JobId) -> None:
         """Forget a job."""

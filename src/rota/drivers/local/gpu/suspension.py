@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from rota.core.codec.values import decode_placement, encode_placement
 from rota.core.engine.driver import ExitDetail
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
-    CheckpointChanged,
     Event,
     Interrupted,
     JobEnded,
-    NodeOccupied,
+    Moved,
     Resumed,
     SpeedChanged,
     Started,
@@ -33,24 +28,34 @@ from rota.core.messages.events import (
     Suspended,
 )
 from rota.core.model.cluster import Node
-from rota.core.model.job import Checkpoint, JobId
-from rota.core.model.placement import Placement, device_indexes, same_devices
+from rota.core.model.job import JobId
+from rota.core.model.placement import Placement, same_devices
 from rota.core.state.phases import Phase
 from rota.core.state.state import State
+from rota.drivers.local import attempt_events
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.confinement.device_rules import refused
 from rota.drivers.local.gpu.copy_rates import LearnedRates
+from rota.drivers.local.gpu.held_attempts import (
+    HELD_FILE,
+    changed_places,
+    devices_of,
+    is_suspendable,
+    link_attempt,
+    placement_before,
+    write_held,
+)
 from rota.drivers.local.gpu.host_memory import HostMemory
+from rota.drivers.local.gpu.offers import SuspensionOffers
+from rota.drivers.local.gpu.residency import FreeOnGpus, GpuRoom, Residency
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.settings import Settings
-from rota.store.run_folder import Json, attempt_folder, read_json, write_json
+from rota.store.run_folder import Json, attempt_folder
 
 log = logging.getLogger("rota.drivers.local")
 LOOK_S = 2.0
 """Between two looks at jobs that wait suspended, and at those for which host memory lacked."""
-GIB = 2**30
-HELD_FILE = "held.json"
 _LEAVES = frozenset({Cause.PREEMPTED, Cause.MOVED})
 _OVER = (JobEnded, Stopped, Interrupted, StartFailed)
 
@@ -66,6 +71,7 @@ class SuspendingAttempts:
         answer: Callable[[Event, ExitDetail], None],
         later: Callable[[float, Callable[[], None]], Any],
         memory: HostMemory | None = None,
+        free_on_gpus: FreeOnGpus | None = None,
     ) -> None:
         self._settings = settings
         self._home = settings.home
@@ -85,8 +91,11 @@ class SuspendingAttempts:
         self._coming: set[JobId] = set()
         self._lost: set[JobId] = set()
         """Jobs whose suspended processes have ended: they start over although the engine counts their work."""
-        self._short: set[JobId] = set()
-        """Running jobs for which host memory lacks."""
+        self._offers = SuspensionOffers(state, nodes[0].id, answer, self.memory, self._rates)
+        self._moving: dict[JobId, LaunchOrder] = {}
+        """Jobs that move to other GPUs with their memory."""
+        free = free_on_gpus or GpuRoom(settings.nvml).free_bytes
+        self._residency = Residency(free, self._gpu_bytes, self._of_inner, self._make_room)
         self._timer: Any = None
 
     def attach(self, inner: AttemptController) -> None:
@@ -100,15 +109,33 @@ class SuspendingAttempts:
         job_id = attempt.job.id
         if attempt.launch.checkpoint or attempt.job.elastic is not None or len(attempt.tasks) != 1:
             return
-        held = attempt.tasks[0].swap_bytes
-        if held == self._gpu_bytes.get(job_id, 0) or job_id in self._leaving | self._coming | self._held.keys():
+        if attempt.tasks[0].has_ended:  # its memory is gone, and so is it
             return
-        self._gpu_bytes[job_id] = held
-        self._book(job_id)
+        held, refused = attempt.tasks[0].swap_bytes, attempt.tasks[0].swap_refused
+        if job_id in self._leaving | self._coming | self._held.keys() or job_id in self._moving:
+            return
+        if refused and not held:
+            self._offers.refuse(job_id, refused)
+        if held != self._gpu_bytes.get(job_id, 0):
+            self._gpu_bytes[job_id] = held
+            if not self._offers.book(job_id, held):
+                self._look_again()
 
     def answered(self, event: Event, detail: ExitDetail) -> None:
         """Pass an event on, in the terms of a stop and a start where that was ordered."""
         match event:
+            case Suspended(job_id) if self._residency.is_leaving(job_id):
+                self._evicted(job_id)
+                return
+            case Suspended(job_id) if job_id in self._moving:
+                self._arrive(job_id)
+                return
+            case Resumed(job_id, rate, work_from_s) if job_id in self._moving:
+                del self._moving[job_id]
+                self._back(job_id)
+                work = attempt_events.done_s(self._attempt(job_id))
+                self._answer(Moved(job_id, work, rate, work_from_s), detail)
+                return
             case Suspended(job_id, work) if job_id in self._leaving:
                 self._leaving.discard(job_id)
                 self._hold(job_id)
@@ -118,6 +145,7 @@ class SuspendingAttempts:
                 self._coming.discard(job_id)
                 self._back(job_id)
                 self._answer(Started(job_id, rate, work_from_s), detail)
+                self._offers.book(job_id, self._gpu_bytes.get(job_id, 0))  # the price may be another by now
                 return
             case Started(job_id, rate) if job_id in self._lost:
                 self._lost.discard(job_id)
@@ -125,12 +153,14 @@ class SuspendingAttempts:
                 self._answer(SpeedChanged(job_id, 0.0, rate), ExitDetail())
                 return
         if isinstance(event, Suspended) and event.job_id in self.memory:
-            self.memory.hold(event.job_id)
-        elif isinstance(event, Resumed) and event.job_id in self.memory:
+            if self._attempt(event.job_id).tasks[0].is_on_host:
+                self.memory.hold(event.job_id)
+        elif isinstance(event, Resumed):
             self.memory.return_to_gpu(event.job_id)
         elif isinstance(event, _OVER):
             was_held = self._held.pop(event.job_id, None) is not None
             self._forget(event.job_id)
+            self._residency.left(event.job_id)
             if was_held:
                 self._lose(event.job_id, detail)
                 return
@@ -143,23 +173,31 @@ class SuspendingAttempts:
         job_id = order.job.id
         folder = attempt_folder(self._home, job_id, order.attempt)
         if job_id in self._held:
-            self._link(order)
+            link_attempt(self._home, order, self._attempt(job_id).number)
             before = self._held.pop(job_id)
         elif folder.is_symlink():  # after a restart of the manager: it was about to go on
-            before = self._placement_before(folder) or order.placement
+            before = placement_before(folder, self._nodes) or order.placement
             self._inner.find(replace(order, placement=before))
             self._gpu_bytes[job_id] = self._bytes_of(job_id)
         else:
-            self._inner.start(order)
+            roles = order.job.roles
+            need = max(roles[slot.role].device_memory_bytes for slot in order.placement) if order.placement else 0
+            if folder.exists():
+                self._inner.start(order)
+            else:
+                self._residency.come(job_id, order.placement, need or None, lambda: self._inner.start(order))
             return
         self._coming.add(job_id)
-        self._inner.share(job_id, order.placement)
-        self._inner.resume(job_id, self._way_back(before, order.placement, job_id))
+        self._go_on(job_id, before, order.placement)
 
     def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """Find the tasks of a job again; those of one that leaves suspended are not ordered to stop."""
-        leaves = stopping in _LEAVES and self._is_suspendable(order)
+        leaves = stopping in _LEAVES and is_suspendable(self._home, order)
         self._inner.find(order, None if leaves else stopping)
+        attempt = self._inner.attempt(order.job.id)
+        if not leaves and attempt is not None and attempt.tasks[0].is_on_host:  # it waits for its turn
+            self._gpu_bytes[order.job.id] = max(self._bytes_of(order.job.id), 1)
+            self.memory.hold(order.job.id, self._gpu_bytes[order.job.id])
         if leaves:
             self._gpu_bytes[order.job.id] = max(self._bytes_of(order.job.id), 1)
             self.memory.book(order.job.id, self._gpu_bytes[order.job.id])
@@ -167,7 +205,7 @@ class SuspendingAttempts:
     def find_held(self, order: LaunchOrder) -> None:
         """Find the tasks of a job that waits, if it waits suspended."""
         folder = attempt_folder(self._home, order.job.id, order.attempt)
-        before = self._placement_before(folder)
+        before = placement_before(folder, self._nodes)
         if before is None:
             return
         self._held[order.job.id] = before
@@ -178,33 +216,59 @@ class SuspendingAttempts:
         self._look_again()
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:
-        """Run a job with another number of tasks or on other devices."""
-        self._inner.resize(order, before)
+        """Run a job with another number of tasks or on other devices; one that can be takes its GPU memory along."""
+        job_id = order.job.id
+        if not order.moves or not self._can_move(order):
+            self._inner.resize(order, before)
+            return
+        was_known = self._inner.attempt(job_id) is not None
+        if not was_known:  # after a restart of the manager
+            begun = attempt_folder(self._home, job_id, order.attempt).is_symlink()
+            self._inner.find(replace(order, placement=before, attempt=order.attempt - (not begun), resizes=False))
+            self._gpu_bytes[job_id] = max(self._bytes_of(job_id), 1)
+            self.memory.book(job_id, self._gpu_bytes[job_id])
+        if self._inner.attempt(job_id) is None:  # it has ended meanwhile
+            return
+        self._moving[job_id] = order
+        if self._attempt(job_id).tasks[0].is_on_host:
+            self._arrive(job_id)
+        else:
+            self._inner.suspend(job_id, self._to_host(job_id))
 
     def share(self, job_id: JobId, placement: Placement) -> None:
         """Give a job another fraction of its devices."""
         self._inner.share(job_id, placement)
 
     def suspend(self, job_id: JobId) -> None:
-        """Suspend a job; its GPU memory goes to the host where that can be done."""
-        self._inner.suspend(job_id, self._to_host(job_id))
+        """Suspend a job. Its GPU memory stays until another job needs the room; if that can't be ordered later, it goes
+        to the host now."""
+        stays = job_id in self.memory and bool(self._gpu_bytes.get(job_id))
+        self._inner.suspend(job_id, None if stays else self._to_host(job_id))
 
     def resume(self, job_id: JobId) -> None:
-        """Resume a job."""
-        self._inner.resume(job_id)
+        """Resume a job, once there is room for its memory."""
+        attempt = self._inner.attempt(job_id)
+        if attempt is None or not attempt.tasks[0].is_on_host:
+            self._inner.resume(job_id)
+            return
+        need = self._gpu_bytes.get(job_id) or None
+        self._residency.come(job_id, attempt.placement, need, lambda: self._inner.resume(job_id))
 
     def stop(self, job_id: JobId, cause: Cause) -> None:
         """Stop a job; one that could not save is suspended, if the engine counts on that."""
+        self._residency.come_now(job_id)
         if cause in _LEAVES and job_id in self.memory and self._gpu_bytes.get(job_id):
             self._leaving.add(job_id)
             self._inner.suspend(job_id, self._to_host(job_id))
             return
         self._leaving.discard(job_id)
+        self._moving.pop(job_id, None)
         self._inner.stop(job_id, cause)
 
     def settle(self) -> None:
-        """Remove tasks of no known job."""
+        """Remove tasks of no known job; then begin what had to wait until all were found."""
         self._inner.settle()
+        self._residency.settle()
 
     def close(self) -> None:
         """Stop watching; the tasks continue to run, or wait suspended."""
@@ -212,35 +276,38 @@ class SuspendingAttempts:
             self._timer.cancel()
         self._inner.close()
 
-    # -- what the engine is told -----------------------------------------------------------------
+    def _evicted(self, job_id: JobId) -> None:
+        """A suspended job has made room, unless the host has no memory for it."""
+        if self._attempt(job_id).tasks[0].is_on_host:
+            self._rates.learn(self._attempt(job_id).tasks[0].state)
+            self.memory.hold(job_id)
+            self._offers.tell_memory()
+        self._residency.left(job_id)
 
-    def _book(self, job_id: JobId) -> None:
-        """Book host memory for a running job, and tell the engine whether it can be suspended."""
-        held = self._gpu_bytes[job_id]
-        if held and self.memory.book(job_id, held):
-            self._short.discard(job_id)
-            self._tell_checkpoint(job_id, Checkpoint(interval_s=0.0, grace_s=self._rates.rates.suspend_s(held)))
-            return
-        if job_id in self._short:
-            return
-        free = self.memory.free_bytes()
-        why = f"its {held / GIB:.1f} GiB of GPU memory don't fit into the {free / GIB:.1f} GiB of free host memory"
-        self._tell_checkpoint(job_id, None, why if held else "")
-        if held:
-            self._short.add(job_id)
-            self._look_again()
+    # -- moves -----------------------------------------------------------------------------------
 
-    def _tell_checkpoint(self, job_id: JobId, checkpoint: Checkpoint | None, why: str = "") -> None:
-        live = self._state.jobs.get(job_id)
-        if live is None or live.job.checkpoint is None:
-            return
-        wanted = checkpoint or replace(live.job.checkpoint, interval_s=math.inf)
-        event = CheckpointChanged(job_id, replace(live.job, checkpoint=wanted))
-        self._answer(event, ExitDetail(message=why))
+    def _can_move(self, order: LaunchOrder) -> bool:
+        """Return whether a job's memory can go along to other GPUs."""
+        job_id = order.job.id
+        if self._inner.attempt(job_id) is None:
+            return is_suspendable(self._home, replace(order, attempt=order.attempt - 1))
+        return job_id in self.memory and bool(self._gpu_bytes.get(job_id))
 
-    def _tell_memory(self) -> None:
-        node = self._nodes[0]
-        self._answer(NodeOccupied(node.id, memory_bytes=self.memory.held_bytes), ExitDetail())
+    def _arrive(self, job_id: JobId) -> None:
+        """The memory of a job that moves is on the host: let it go on where it was sent."""
+        order, attempt = self._moving[job_id], self._attempt(job_id)
+        self.memory.hold(job_id)
+        link_attempt(self._home, order, self._attempt(job_id).number)
+        self._go_on(job_id, attempt.placement, order.placement)
+
+    def _go_on(self, job_id: JobId, before: Placement, after: Placement) -> None:
+        """Let a job whose memory is on the host go on, once there is room for it."""
+
+        def come() -> None:
+            self._inner.share(job_id, after)
+            self._inner.resume(job_id, self._way_back(before, after, job_id))
+
+        self._residency.come(job_id, after, self._gpu_bytes.get(job_id) or None, come)
 
     # -- jobs that wait suspended ----------------------------------------------------------------
 
@@ -248,11 +315,9 @@ class SuspendingAttempts:
         attempt = self._attempt(job_id)
         self._held[job_id] = attempt.placement
         self._rates.learn(attempt.tasks[0].state)
-        names = [str(node.id) for node in self._nodes]
-        with contextlib.suppress(OSError):  # the disk is full: a restart of the manager would end the job
-            write_json(attempt.tasks[0].folder.parent / HELD_FILE, {"on": encode_placement(attempt.placement, names)})
+        write_held(attempt, self._nodes)
         self.memory.hold(job_id)
-        self._tell_memory()
+        self._offers.tell_memory()
         self._look_again()
 
     def _back(self, job_id: JobId) -> None:
@@ -260,21 +325,22 @@ class SuspendingAttempts:
         self._rates.learn(attempt.tasks[0].state)
         (attempt.tasks[0].folder.parent / HELD_FILE).unlink(missing_ok=True)
         self.memory.return_to_gpu(job_id)
-        self._tell_memory()
+        self._offers.tell_memory()
 
     def _lose(self, job_id: JobId, detail: ExitDetail) -> None:
         """The processes of a job that waits have ended: it starts over."""
         log.warning("a suspended job has ended and starts over", extra={"job": job_id, "why": detail.message})
         self._lost.add(job_id)
-        self._tell_checkpoint(job_id, None)
-        self._tell_memory()
+        self._offers.withdraw(job_id)
+        self._offers.tell_memory()
 
     def _forget(self, job_id: JobId) -> None:
         self.memory.release(job_id)
         self._gpu_bytes.pop(job_id, None)
         self._leaving.discard(job_id)
         self._coming.discard(job_id)
-        self._short.discard(job_id)
+        self._moving.pop(job_id, None)
+        self._offers.forget(job_id)
 
     def _look_again(self) -> None:
         if self._timer is None:
@@ -289,10 +355,10 @@ class SuspendingAttempts:
                 del self._held[job_id]
                 self._forget(job_id)
                 self._inner.stop(job_id, Cause.CANCELLED)
-                self._tell_memory()
-        for job_id in list(self._short):
-            self._book(job_id)
-        if self._held or self._short:
+                self._offers.tell_memory()
+        for job_id in list(self._offers.short):
+            self._offers.book(job_id, self._gpu_bytes[job_id])
+        if self._held or self._offers.short:
             self._look_again()
 
     # -- attempts, folders and devices ---------------------------------------------------------------------
@@ -316,41 +382,16 @@ class SuspendingAttempts:
         with contextlib.suppress(OSError):  # it then fails to open them, and says so
             self._settings.limits.refuse(token, refused(self._settings.device_nodes, devices))
 
-    def _link(self, order: LaunchOrder) -> None:
-        """Let the folder of the new attempt be that of the suspended one, whose processes go on."""
-        folder = attempt_folder(self._home, order.job.id, order.attempt)
-        with contextlib.suppress(FileExistsError):
-            os.symlink(str(self._attempt(order.job.id).number), folder)
-
-    def _placement_before(self, folder: Path) -> Placement | None:
-        known: Json | None = None
-        with contextlib.suppress(OSError, ValueError):
-            known = read_json(folder / HELD_FILE)
-        if known is None:
-            return None
-        indexes = {str(node.id): index for index, node in enumerate(self._nodes)}
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            return decode_placement(known["on"], indexes)
-        return None
-
-    def _is_suspendable(self, order: LaunchOrder) -> bool:
-        if order.launch.checkpoint or order.job.elastic is not None:
-            return False
-        folder = attempt_folder(self._home, order.job.id, order.attempt)
-        state: Json | None = None
-        with contextlib.suppress(OSError, ValueError):
-            state = read_json(folder / "0" / "state.json")
-        return state is not None and bool(state.get("swap_bytes") or state.get("swap"))
-
     def _way_back(self, before: Placement, after: Placement, job_id: JobId) -> Json | None:
         """The GPUs that change places, by name, and those of the task from now on; None if it goes on where it was."""
         if same_devices(before, after):
             return None
-        uuids = self._uuids
-        old = [index for slot in before for index in device_indexes(slot.devices)]
-        new = [index for slot in after for index in device_indexes(slot.devices)]
+        new = devices_of(after)
         self._allow(job_id, new)
-        targets = dict(zip(old, new, strict=True))
-        others = iter(index for index in range(len(uuids)) if index not in new)
-        pairs = [[uuids[each], uuids[targets[each] if each in targets else next(others)]] for each in range(len(uuids))]
-        return {"pairs": pairs, "gpus": new}
+        return {"pairs": changed_places(devices_of(before), new, self._uuids), "gpus": new}
+
+    def _of_inner(self, job_id: JobId) -> Attempt | None:
+        return self._inner.attempt(job_id)
+
+    def _make_room(self, job_id: JobId) -> None:
+        self._inner.suspend(job_id, self._to_host(job_id))

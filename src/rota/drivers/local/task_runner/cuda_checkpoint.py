@@ -2,6 +2,7 @@
 
 A process is locked (its CUDA calls wait and what it submitted finishes), checkpointed (its memory is copied to the host
 and the GPU is released), restored and unlocked. The process needs no code for it, and its addresses stay the same.
+Several processes of one job take each step one after the other, always in the same order.
 """
 
 from __future__ import annotations
@@ -42,26 +43,37 @@ class CudaCheckpoint:
             raise CheckpointFailed("find the driver's calls", _NOT_SUPPORTED) from None
         self._check("initialise", self._library.cuInit(0))
 
-    def probe(self, pid: int) -> None:
-        """Lock and unlock a process: raise `CheckpointFailed` if it can't be checkpointed."""
-        self._lock(pid)
-        self._check("unlock", self._library.cuCheckpointProcessUnlock(pid, None))
+    def probe(self, pids: Sequence[int]) -> None:
+        """Lock and unlock processes: raise `CheckpointFailed` if they can't be checkpointed."""
+        self._lock(pids)
+        self._unlock(pids)
 
-    def swap_out(self, pid: int) -> None:
-        """Copy a process's GPU memory to the host and release its GPUs."""
-        self._lock(pid)
-        self._check("checkpoint", self._library.cuCheckpointProcessCheckpoint(pid, None))
+    def swap_out(self, pids: Sequence[int]) -> None:
+        """Copy the GPU memory of processes to the host and release their GPUs; all are locked before the first."""
+        self._lock(pids)
+        for pid in pids:
+            self._check("checkpoint", self._library.cuCheckpointProcessCheckpoint(pid, None))
 
-    def swap_in(self, pid: int, pairs: Sequence[tuple[str, str]] = ()) -> None:
-        """Copy the memory of a process back and let it go on: to the same GPUs, or from each to the other of a pair."""
+    def swap_in(self, pids: Sequence[int], pairs: Sequence[tuple[str, str]] = ()) -> None:
+        """Copy the memory of processes back and let them go on: to the same GPUs, or to the other one of each pair."""
         args = _restore_args(pairs) if pairs else None
-        self._check("restore", self._library.cuCheckpointProcessRestore(pid, args))
-        self._check("unlock", self._library.cuCheckpointProcessUnlock(pid, None))
+        for pid in pids:
+            self._check("restore", self._library.cuCheckpointProcessRestore(pid, args))
+        self._unlock(pids)
 
-    def _lock(self, pid: int) -> None:
+    def _lock(self, pids: Sequence[int]) -> None:
+        """Lock processes one after the other; if one refuses, those before it go on."""
         args = ctypes.create_string_buffer(_ARGS_BYTES)
         ctypes.c_uint.from_buffer(args).value = LOCK_MS
-        self._check("lock", self._library.cuCheckpointProcessLock(pid, args))
+        for number, pid in enumerate(pids):
+            code = self._library.cuCheckpointProcessLock(pid, args)
+            if code:
+                self._unlock(pids[:number])
+                raise CheckpointFailed("lock", code)
+
+    def _unlock(self, pids: Sequence[int]) -> None:
+        for pid in pids:
+            self._check("unlock", self._library.cuCheckpointProcessUnlock(pid, None))
 
     def _check(self, step: str, code: int) -> None:
         if code:

@@ -57,6 +57,10 @@ class Nvml:
         total = int(self._library.nvmlDeviceGetMemoryInfo(self._handles[0]).total)
         return name if isinstance(name, str) else name.decode(), total
 
+    def totals(self) -> list[int]:
+        """How much memory each has."""
+        return [int(self._library.nvmlDeviceGetMemoryInfo(handle).total) for handle in self._handles]
+
     def minor_numbers(self) -> list[int]:
         """The number of each one's device node; its index if the library does not know."""
         numbers = []

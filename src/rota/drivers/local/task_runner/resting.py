@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.processes import TaskProcesses
 
 FOREVER = float("inf")
+MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+_TRIES = 3
+"""How often the driver is asked about the same processes: they may just be about to open their GPUs."""
+_NEVER = "not supported"
 
 
 class Rest:
@@ -37,10 +41,18 @@ class Rest:
         self._since_s: float | None = None
         self._rested_s = 0.0
         self._copy: Copy | None = None
-        self._cuda: tuple[int, int] = (0, 0)
-        """The process that holds GPU memory, and how much, if it can be suspended."""
-        self._probed = 0
-        """The process about which the driver was asked last."""
+        self._pids: tuple[int, ...] = ()
+        """The processes that hold GPU memory, if they can be suspended."""
+        self._bytes = 0
+        """How much they hold."""
+        self._probed: tuple[int, ...] = ()
+        """The processes about which the driver was asked last."""
+        self._tries = 0
+        self._refused = ""
+        """Why the task can't be suspended, as far as it was told."""
+        self._is_client = MPS_VARIABLE in (task.get("env") or {})
+        self._several: str | None = task.get("cuda_several", "the driver suspends one process of a job only")
+        """Why several processes can't be suspended together; None if they can."""
         self.sample: Callable[[], dict[int, int]] = dict
         """Returns the processes that hold GPU memory now."""
         self.until_s = FOREVER
@@ -59,37 +71,52 @@ class Rest:
         return self.is_swapped or (self._copy is not None and self._copy.action != "probe")
 
     def look(self, holders: dict[int, int]) -> None:
-        """Take note of the processes that hold GPU memory; ask the driver once whether it can suspend a single one."""
+        """Take note of the processes that hold GPU memory; ask the driver once whether it can suspend them."""
         if self._library is None or self._since_s is not None or self._copy is not None:
             return
-        if len(holders) != 1:
-            if self._cuda[0]:
-                self._cuda = (0, 0)
-                self._tell(swap_bytes=0, swap_refused="several processes hold GPU memory" if holders else None)
+        pids, held = tuple(sorted(holders)), sum(holders.values())
+        why = self._why_not(pids)
+        if why or not pids:
+            if self._pids or why != self._refused:
+                self._refuse(why)
             return
-        ((pid, held),) = holders.items()
-        if pid != self._probed:
-            self._probed = pid
-            self._copy = Copy(self._library, "probe", pid)
-            self._cuda = (pid, held)
-        elif self._cuda[0] == pid and abs(held - self._cuda[1]) > self._cuda[1] / 20:
-            self._cuda = (pid, held)
+        if pids != self._probed or (not self._pids and self._tries < _TRIES and _NEVER not in self._refused):
+            self._tries = self._tries + 1 if pids == self._probed else 1
+            self._probed = self._pids = pids
+            self._bytes = held
+            self._copy = Copy(self._library, "probe", pids)
+        elif self._pids and abs(held - self._bytes) > self._bytes / 20:
+            self._bytes = held
             self._tell(swap_bytes=held)
 
-    def obey(self, order: Json) -> None:
-        """Suspend or resume the task as ordered; a suspension for a time ends by itself."""
-        if self._copy is not None:  # when the driver is done, the last order is read again
-            return
+    def _why_not(self, pids: tuple[int, ...]) -> str:
+        """Return why the driver need not be asked about these processes; nothing if it must be."""
+        if pids and self._is_client:
+            return "it is a client of MPS, which the driver can't suspend"
+        if len(pids) > 1 and self._several is not None:
+            return f"{len(pids)} of its processes hold GPU memory; {self._several}"
+        return ""
+
+    def _refuse(self, why: str) -> None:
+        self._pids, self._bytes, self._refused = (), 0, why
+        self._tell(swap_bytes=0, swap_refused=why or None)
+
+    def obey(self, order: Json) -> bool:
+        """Suspend or resume the task as ordered; a suspension for a time ends by itself. Return False if the driver is
+        busy: the last order is read again when it is done."""
+        if self._copy is not None:
+            return False
         until_s = FOREVER if order["until_s"] is None else float(order["until_s"])
         if not order["rests"] or now_s() >= until_s:
             self.go_on(order.get("pairs") or ())
-            return
+            return True
         self.until_s = until_s
         if order.get("swap") and self._can_swap(int(order.get("most_bytes") or 0)):
             self._swap_out()
         elif self._since_s is None:
             self._stop()
             self._tell_rest()
+        return True
 
     def go_on(self, pairs: Any = ()) -> None:
         """Resume the task, with its GPU memory back on its GPUs first."""
@@ -99,7 +126,7 @@ class Rest:
         self._continue()
         if self.is_swapped:
             assert self._library is not None
-            self._copy = Copy(self._library, "swap in", self._cuda[0], pairs)
+            self._copy = Copy(self._library, "swap in", self._pids, pairs)
             self._tell(swap="in")
         else:
             self._count()
@@ -111,8 +138,11 @@ class Rest:
         copy, self._copy = self._copy, None
         failure, took_s = copy.outcome()
         if copy.action == "probe":
-            self._cuda = self._cuda if failure is None else (0, 0)
-            self._tell(swap_bytes=self._cuda[1], swap_refused=failure)
+            if failure is not None:
+                self._refuse(failure)
+                return None
+            self._refused = ""
+            self._tell(swap_bytes=self._bytes, swap_refused=None)
             return None
         if failure is not None:
             self._tell(swap=None, swap_failed=failure)
@@ -120,7 +150,7 @@ class Rest:
         self.is_swapped = copy.action == "swap out"
         if self.is_swapped:
             self._stop()
-            self._tell(swap="held", swap_out_s=took_s, swap_held_bytes=self._cuda[1])
+            self._tell(swap="held", swap_out_s=took_s, swap_held_bytes=self._bytes)
         else:
             self._raise_limit(0)
             self._count()
@@ -134,11 +164,12 @@ class Rest:
             return False
         if self._since_s is None and not self._probed:
             holders = self.sample()
-            if len(holders) == 1:
-                ((self._probed, held),) = holders.items()
-                self._cuda = (self._probed, held)
-                self._tell(swap_bytes=held)
-        return bool(self._cuda[0]) and self._cuda[1] <= most_bytes
+            pids = tuple(sorted(holders))
+            if pids and not self._why_not(pids):
+                self._probed = self._pids = pids
+                self._bytes = sum(holders.values())
+                self._tell(swap_bytes=self._bytes)
+        return bool(self._pids) and self._bytes <= most_bytes
 
     def _swap_out(self) -> None:
         assert self._library is not None
@@ -146,8 +177,8 @@ class Rest:
             self._since_s = now_s()
         else:
             self._continue()
-        self._raise_limit(self._cuda[1])
-        self._copy = Copy(self._library, "swap out", self._cuda[0])
+        self._raise_limit(self._bytes)
+        self._copy = Copy(self._library, "swap out", self._pids)
         self._tell(swap="out")
 
     def _stop(self) -> None:
@@ -180,7 +211,7 @@ class Rest:
 class Copy:
     """One call of the driver, in a process of its own."""
 
-    def __init__(self, library: str, action: str, pid: int, pairs: Any = ()) -> None:
+    def __init__(self, library: str, action: str, pids: tuple[int, ...], pairs: Any = ()) -> None:
         self.action = action
         self._begun = time.monotonic()
         self.result, told = os.pipe()
@@ -190,7 +221,7 @@ class Copy:
                 signal.set_wakeup_fd(-1)
                 os.closerange(3, told)  # among them the pipe by which the recorder knows that the supervisor lives
                 os.closerange(told + 1, 256)
-                os.write(told, _carried_out(library, action, pid, pairs).encode())
+                os.write(told, _carried_out(library, action, pids, pairs).encode())
             finally:
                 os._exit(0)
         os.close(told)
@@ -204,15 +235,15 @@ class Copy:
         return None if text == "ok" else text, time.monotonic() - self._begun
 
 
-def _carried_out(library: str, action: str, pid: int, pairs: Any) -> str:
+def _carried_out(library: str, action: str, pids: tuple[int, ...], pairs: Any) -> str:
     try:
         driver = CudaCheckpoint(library)
         if action == "probe":
-            driver.probe(pid)
+            driver.probe(pids)
         elif action == "swap out":
-            driver.swap_out(pid)
+            driver.swap_out(pids)
         else:
-            driver.swap_in(pid, [(one, other) for one, other in pairs])
+            driver.swap_in(pids, [(one, other) for one, other in pairs])
     except CheckpointFailed as error:
         return str(error)
     return "ok"

@@ -308,7 +308,8 @@ class Supervisor:
             if order.get("gpus") not in (None, self._task.get("gpus")):  # it goes on elsewhere
                 self._task["gpus"] = order["gpus"]
                 self._watch = watch_gpus(self._task)
-            self._rest.obey(order)
+            if self._rest.obey(order) and order.get("name") not in (None, self._state.get("rest_order")):
+                self._tell(rest_order=order["name"])
         self._await_copy()
 
     def _sample(self) -> dict[int, int]:

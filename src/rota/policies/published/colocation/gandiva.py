@@ -18,7 +18,7 @@ from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.mechanisms.colocation.groups import DeviceGroups, DeviceSet, follow, may_share, on_devices_of
 from rota.mechanisms.colocation.growth import Growth
-from rota.mechanisms.colocation.time_slicing import TimeSlices, has_whole_devices
+from rota.mechanisms.colocation.time_slicing import TimeSlices, has_whole_devices, makes_room
 from rota.mechanisms.constrained_job import on_node
 from rota.mechanisms.declare import MOVES, SHARES, DeclaredPolicy, Knowledge, Traits
 
@@ -54,7 +54,7 @@ class GandivaParams:
 class Gandiva:
     """First in first out onto nodes with jobs of the same size; a job that finds no free devices is time-sliced."""
 
-    capabilities = Capabilities(suspends=True, asks_guard=True)
+    capabilities = Capabilities(suspends=True, asks_guard=True, explains_turns=True)
 
     def __init__(self, params: GandivaParams, allocator: Allocator) -> None:
         self._params = params
@@ -120,7 +120,13 @@ class Gandiva:
                 self._elastic[live] = None
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
-        """Return why there are no free devices; a group with room would have been used."""
+        """Return why there are no free devices; a group with room would have been used.
+
+        Of a suspended job: which job has its turn, and for how long.
+        """
+        devices = self._groups.devices_of(waiting)
+        if waiting.is_suspended and devices:
+            return self._slices.explain(waiting, self._groups.at(devices))
         offered = draft.offer(waiting)
         return offered if isinstance(offered, Reason) else Reason(code=ReasonCode.ROUND)
 
@@ -210,7 +216,9 @@ class Gandiva:
             there = on_devices_of(live.job, jobs[0], draft.inventory)
             if there is None:
                 continue
-            if all(can_be_sliced(each.job) and (each.is_settled or each.is_suspended) for each in jobs):
+            if all(can_be_sliced(each.job) and (each.is_settled or each.is_suspended) for each in jobs) and all(
+                makes_room(each) for each in jobs
+            ):
                 found.append((len(jobs), jobs[0].seq, jobs, there))
         for _, _, jobs, there in sorted(found, key=lambda entry: entry[:2]):
             mark = draft.mark()

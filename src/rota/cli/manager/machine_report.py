@@ -48,7 +48,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class MachineFinding:
     """One thing that was looked at."""
 
     what: str
@@ -58,7 +58,7 @@ class Finding:
     way_out: str = ""
 
 
-def machine_report(folder: Path, port: int) -> Iterator[Finding]:
+def machine_report(folder: Path, port: int) -> Iterator[MachineFinding]:
     """Yield what is found; `folder` is where a manager would keep its data, `port` where it would listen."""
     yield _python()
     yield from _compiled()
@@ -70,9 +70,9 @@ def machine_report(folder: Path, port: int) -> Iterator[Finding]:
     yield from _extras()
 
 
-def _python() -> Finding:
+def _python() -> MachineFinding:
     here = sys.version_info[:2]
-    return Finding(
+    return MachineFinding(
         what="Python",
         standing=Standing.GOOD if here >= OLDEST_PYTHON else Standing.BAD,
         found=f"{platform.python_version()} on {platform.system()} {platform.release()}",
@@ -81,11 +81,11 @@ def _python() -> Finding:
     )
 
 
-def _compiled() -> Iterator[Finding]:
+def _compiled() -> Iterator[MachineFinding]:
     from rota.core.engine import engine
 
     is_compiled = not str(engine.__file__).endswith(".py")
-    yield Finding(
+    yield MachineFinding(
         what="compiled modules",
         standing=Standing.GOOD if is_compiled else Standing.MISSING,
         found="yes" if is_compiled else "no",
@@ -94,9 +94,9 @@ def _compiled() -> Iterator[Finding]:
     )
 
 
-def _limits() -> Iterator[Finding]:
+def _limits() -> Iterator[MachineFinding]:
     root = os.geteuid() == 0
-    yield Finding(
+    yield MachineFinding(
         what="root",
         standing=Standing.GOOD if root else Standing.MISSING,
         found="yes" if root else "no",
@@ -104,7 +104,7 @@ def _limits() -> Iterator[Finding]:
         way_out="" if root else "run the manager as a service of root; jobs then run as their users",
     )
     confinement = find_confinement("auto", seccomp=True)
-    yield Finding(
+    yield MachineFinding(
         what="confinement",
         standing=Standing.GOOD if confinement.why is None else Standing.MISSING,
         found=str(confinement),
@@ -112,7 +112,7 @@ def _limits() -> Iterator[Finding]:
         way_out="" if confinement.why is None else f"{confinement.why}",
     )
     soft, hard = _descriptors()
-    yield Finding(
+    yield MachineFinding(
         what="open files",
         standing=Standing.GOOD if hard >= LOW_DESCRIPTORS else Standing.MISSING,
         found=f"{soft} (at most {hard})",
@@ -127,7 +127,7 @@ def _descriptors() -> tuple[int, int]:
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def _checks(folder: Path) -> Iterator[Finding]:
+def _checks(folder: Path) -> Iterator[MachineFinding]:
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     yield _of_check(
         _cgroup(), "limits of memory, CPUs and processes", "mount cgroup v2 read-write; see the manager's how-to"
@@ -146,10 +146,10 @@ def _cgroup(mount: Path = Path("/sys/fs/cgroup")) -> CheckResult:
     return found
 
 
-def _of_check(result: CheckResult, needed_for: str, way_out: str) -> Finding:
+def _of_check(result: CheckResult, needed_for: str, way_out: str) -> MachineFinding:
     is_good = result.severity is Severity.GOOD and not result.text
     figures = ", ".join(f"{name} {value}" for name, value in result.values.items() if value is not None)
-    return Finding(
+    return MachineFinding(
         what=result.check,
         standing=Standing.GOOD if is_good else Standing.MISSING,
         found=result.text or figures or "nothing wrong",
@@ -158,28 +158,28 @@ def _of_check(result: CheckResult, needed_for: str, way_out: str) -> Finding:
     )
 
 
-def _port(port: int) -> Finding:
+def _port(port: int) -> MachineFinding:
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind(("127.0.0.1", port))
         except OSError as error:
-            return Finding(
+            return MachineFinding(
                 what=f"port {port}",
                 standing=Standing.MISSING,
                 found=error.strerror or str(error),
                 needed_for="the manager's default address",
                 way_out="a manager may run already (`rota ps`); another port: `rota up --port 0`",
             )
-    return Finding(
+    return MachineFinding(
         what=f"port {port}", standing=Standing.GOOD, found="free", needed_for="the manager's default address"
     )
 
 
-def _gpus() -> Iterator[Finding]:
+def _gpus() -> Iterator[MachineFinding]:
     nvml = find_nvml()
     if nvml is None:
-        yield Finding(
+        yield MachineFinding(
             what="GPUs",
             standing=Standing.MISSING,
             found="no NVIDIA driver answers",
@@ -188,14 +188,14 @@ def _gpus() -> Iterator[Finding]:
         )
         return
     uuids = nvml.uuids()
-    yield Finding(
+    yield MachineFinding(
         what="GPUs",
         standing=Standing.GOOD,
         found=f"{len(uuids)}, driver {nvml.release()}",
         needed_for="jobs on real GPUs",
     )
     can_suspend = gpu_abilities() is not None
-    yield Finding(
+    yield MachineFinding(
         what="GPU suspend",
         standing=Standing.GOOD if can_suspend else Standing.MISSING,
         found="yes" if can_suspend else "no",
@@ -203,7 +203,7 @@ def _gpus() -> Iterator[Finding]:
         way_out="" if can_suspend else "driver 570 or later; 580 with several GPUs",
     )
     has_mps = shutil.which("nvidia-cuda-mps-control") is not None
-    yield Finding(
+    yield MachineFinding(
         what="MPS",
         standing=Standing.GOOD if has_mps else Standing.MISSING,
         found="yes" if has_mps else "nvidia-cuda-mps-control is not on the PATH",
@@ -212,9 +212,9 @@ def _gpus() -> Iterator[Finding]:
     )
 
 
-def _containers() -> Finding:
+def _containers() -> MachineFinding:
     there = [name for name in CONTAINER_TOOLS if shutil.which(name)]
-    return Finding(
+    return MachineFinding(
         what="containers",
         standing=Standing.GOOD if there else Standing.MISSING,
         found=", ".join(there) or "none",
@@ -223,10 +223,10 @@ def _containers() -> Finding:
     )
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[MachineFinding]:
     for module, extra, needed_for in OPTIONAL:
         is_there = importlib.util.find_spec(module) is not None
-        yield Finding(
+        yield MachineFinding(
             what=f"extra {extra}",
             standing=Standing.GOOD if is_there else Standing.MISSING,
             found="yes" if is_there else f"{module} is not installed",

@@ -1,0 +1,1 @@
+"""The rows of `bench/gpu.py`: suspension, limits, shares and packing on a real GPU."""
