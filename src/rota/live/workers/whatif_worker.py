@@ -32,7 +32,7 @@ POINTS = 200
 MOVED_S = 0.02
 """By how much submissions come later at most, to see what depends on coincidences."""
 MOVES = 6
-MOVES_S = 10.0
+MOVES_S = 3.0
 """How often the present policy is simulated again for that, and in how much time."""
 
 

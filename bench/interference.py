@@ -1,6 +1,6 @@
 """Denis et al. (ICPP 2021) re-measured: what communication and computing cost each other in memory, both directions.
 
-`python reproductions/interference.py [--gpu]` measures on this machine. A transfer moves bytes between two pinned
+`python bench/interference.py [--gpu]` measures on this machine. A transfer moves bytes between two pinned
 processes over a socket; beside it, processes on other cores copy arrays that do not fit into caches (memory-bound), or
 multiply matrices that do (compute-bound). With `--gpu`, a copy between two buffers of the GPU, as collectives do, runs
 beside element-wise kernels and beside matrix products. It needs more cores than processes: 4 are the least.
