@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+RUNS := .venv/.runs
 COMPILED := build/.compiled
 HOT := $(shell find src/rota/core src/rota/mechanisms src/rota/placement src/rota/tenancy src/rota/drivers/simulator -name "*.py")
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
@@ -26,12 +27,17 @@ else
 setup: $(INSTALLED) $(COMPILED) ## create .venv with rota and its development dependencies; PURE=1 skips compiling
 endif
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(RUNS): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 or later, or name one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is $$($(PYTHON) -V 2>&1); Rota needs 3.11 or later, name one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: $(PYTHON) cannot make virtual environments; install its venv module (on Debian: python3-venv)" >&2; exit 1; }
 	@echo "setting up .venv (a minute, once)"
 	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(INSTALLED): $(RUNS)
+	@echo "installing the tools of development (a minute, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
@@ -47,7 +53,7 @@ pure: $(INSTALLED) ## remove the compiled modules, so that edits take effect imm
 	@$(BIN)/python tools/compile.py --clean
 	@rm -f $(COMPILED)
 
-demo: setup ## a manager on emulated devices: a gang, an array, a job that is preempted and resumes
+demo: $(RUNS) ## a manager on emulated devices: a gang, an array, a job that is preempted and resumes
 	$(BIN)/rota demo --short --out $(DEMO)
 	$(BIN)/rota sim --replay $(DEMO)/journal.jsonl
 	$(BIN)/rota sim --trace $(DEMO)/journal.jsonl --policy srtf

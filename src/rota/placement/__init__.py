@@ -64,6 +64,15 @@ class Style:
             return job.roles
         return (job.roles, self.locality(job), self._pattern(job), job.exclusive, job.elastic)
 
+    def keeps_refusal(self, job: Job) -> bool:
+        """Whether a job that finds no devices finds some only after a node gets room for a task of it.
+
+        Not so where roles are placed one after the other, or nodes chosen by other things than their room.
+        """
+        if self.ranking is not None or self.network or self.weighting is not None or job.elastic is not None:
+            return False
+        return len(job.roles) == 1 and (job.roles[0].count == 1 or self._pattern(job) is not Pattern.EVEN)
+
     def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
         """Devices for all tasks of a job, or None; one larger than a node gets proven nodes where they can hold it."""
         if inventory.unproven and is_larger_than_a_node(inventory, job):

@@ -96,6 +96,7 @@ def _find_roles_among(
 ) -> Placement | None:
     """Roles one after the other, each seeing what the ones before took; all or nothing."""
     taken: list[Placement] = []
+    grown = inventory.grown
     for index, role in enumerate(job.roles):
         fit = among & inventory.matching(role)
         part = _find_role(inventory, role, index, role.count, pattern, insist, fit)
@@ -105,6 +106,7 @@ def _find_roles_among(
         taken.append(part)
     for part in reversed(taken):
         inventory.give(part, job.roles)
+    inventory.grown = grown
     if len(taken) < len(job.roles):
         return None
     return tuple(slot for part in taken for slot in part)
@@ -280,6 +282,10 @@ def _find_shares_among(
     inventory: Inventory, pool: Pool, role: Role, index: int, tasks: int, among: int
 ) -> Placement | None:
     slots: list[Slot] = []
+    if tasks == 1:
+        slot = _share(inventory, pool, role, index, among)
+        return None if slot is None else (slot,)
+    grown = inventory.grown
     roles = (role,) * (index + 1)
     for _ in range(tasks):
         slot = _share(inventory, pool, role, index, among)
@@ -289,6 +295,7 @@ def _find_shares_among(
         slots.append(slot)
     for slot in reversed(slots):
         inventory.give((slot,), roles)
+    inventory.grown = grown
     return tuple(slots) if len(slots) == tasks else None
 
 

@@ -64,6 +64,10 @@ class OpenAllocator:
         """Always: the policy's order decides."""
         return True
 
+    def keeps_refusal(self, job: Job) -> bool:
+        """Whether the placement never finds devices for a refused job unless a task of it fits on a node again."""
+        return self._placer.keeps_refusal(job)
+
     def equivalence_key(self, live: LiveJob) -> Hashable:
         """Jobs that are placed in the same way are interchangeable."""
         alike = self._placer.alike(live.job)
@@ -173,7 +177,7 @@ def _short_of(role: Role, need_milli: int, inventory: Inventory) -> int:
 def _free(pool: Pool, fractions: bool) -> int:
     """What is free of a pool; fractionally held devices count for jobs that ask for fractions."""
     free = pool.free * WHOLE
-    return free + sum(entry[0] for entry in pool.partial) if fractions else free
+    return free + pool.partial_milli if fractions else free
 
 
 def _lacks(job: Job, inventory: Inventory, amount: Callable[[Pool, bool], int]) -> int:

@@ -14,7 +14,7 @@ from rota.drivers.simulator.load import PROFILES, LoadedScenario, load, read_wor
 from rota.drivers.simulator.study import Result, simulate
 from rota.health.lost_time import FailureReport
 from rota.perf.profiles.profile_files import write_profiles
-from rota.report.metrics import Metrics, measure, measure_tenants
+from rota.report.metrics import Metrics, measure_with_tenants
 from rota.report.user_metrics import measure_by, user_metrics
 from rota.scenario import Scenario
 from rota.store.journal import JournalWriter
@@ -99,10 +99,11 @@ def _finished(
 ) -> Finished:
     from rota.report.sketch import sketch_of
 
+    whole, tenants = measure_with_tenants(result.history)
     return Finished(
         scenario=loaded.run_of(result.policy),
-        metrics=measure(result.history),
-        tenants=measure_tenants(result.history),
+        metrics=whole,
+        tenants=tenants,
         events=result.events,
         wall_s=result.wall_s,
         cpu_s=result.cpu_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from rota.cli.render import OutputFormat, emit, progress, refuse_figures
 from rota.cli.study.sim_options import SimOptions, given_options, on_command_line, signature
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
+from rota.core.garbage import collection_paused
 
 if TYPE_CHECKING:
     from rota.cli.study.runs import Finished
@@ -54,7 +56,9 @@ def sim(ctx: typer.Context, **given: Any) -> int:
         raise RotaError("state which workload to simulate with --trace FILE (or --replay JOURNAL)")
     if not scenario.policies:
         raise RotaError("state which policies to compare with --policy NAME; `rota policies` lists them")
-    _run(scenario, options)
+    with collection_paused():
+        _run(scenario, options)
+    gc.freeze()  # nothing is left to collect, and the end of the process would look for it
     return 0
 
 

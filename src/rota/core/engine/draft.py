@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
-from rota.core.engine.preemption_guard import OPEN, PreemptionGuard
+from rota.core.engine.preemption_guard import FREE_LOSSES, OPEN, PreemptionGuard
 from rota.core.engine.protocols import Allocator
 from rota.core.errors import PlanRefused
 from rota.core.messages.decisions import Lease
@@ -14,6 +15,9 @@ from rota.core.model.placement import Placement, fault_in, is_suspended_claim, s
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.phases import Phase
+
+Trial: TypeAlias = tuple[int, int, int]
+"""How much was changed and touched, and where more was available, when something began to be tried."""
 
 
 class Draft:
@@ -57,6 +61,8 @@ class Draft:
 
     def may_preempt(self, live: LiveJob) -> bool:
         """Whether this plan may stop, move or resize a job that holds devices; the guard decides."""
+        if self.guard is OPEN and live.undone <= FREE_LOSSES:
+            return True
         until_s = self.guard.protected_until_s(live)
         if until_s <= self.now_s:
             return True
@@ -160,6 +166,18 @@ class Draft:
     def mark(self) -> int:
         """A point to which `undo` can return."""
         return len(self._log)
+
+    def trial(self) -> Trial:
+        """A point to which `take_back` can return, as if nothing had been tried."""
+        return len(self._log), len(self.touched), self.inventory.grown
+
+    def take_back(self, trial: Trial) -> None:
+        """Undo every step since a trial began, and forget which jobs it touched."""
+        mark, touched, grown = trial
+        self.undo(mark)
+        while len(self.touched) > touched:
+            self.touched.popitem()
+        self.inventory.grown = grown
 
     def undo(self, mark: int) -> None:
         """Undo every step since the mark."""

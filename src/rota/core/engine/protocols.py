@@ -168,6 +168,9 @@ class Allocator(Protocol):
     def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
         """Whether a policy may preempt the victim for the job."""
 
+    def keeps_refusal(self, job: Job) -> bool:
+        """Whether a job that was refused stays so until some node, where more became available, has room for a task."""
+
     @property
     def shortage(self) -> Shortage:
         """What a job lacks to start now, and what the policy could free by preemption."""
@@ -185,6 +188,9 @@ class Placer(Protocol):
 
     def alike(self, job: Job) -> Hashable:
         """A key that is equal for jobs that are placed in the same way."""
+
+    def keeps_refusal(self, job: Job) -> bool:
+        """Whether a job that finds no devices finds some only after a node gets room for a task of it."""
 
     def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
         """Devices for all tasks of a job, or None. `insist` is the locality that must hold, if any."""

@@ -41,10 +41,7 @@ class JobState(Enum):
     @property
     def is_final(self) -> bool:
         """Whether the job will never run again."""
-        return self in _FINAL
-
-
-_FINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
+        return self is JobState.SUCCEEDED or self is JobState.FAILED or self is JobState.CANCELLED
 
 
 class Level(IntEnum):
@@ -236,7 +233,10 @@ class Job:
     @property
     def tasks(self) -> int:
         """Tasks of all roles together, at full size."""
-        return sum(role.count for role in self.roles)
+        tasks = 0
+        for role in self.roles:
+            tasks += role.count
+        return tasks
 
 
 def is_revision(before: Job, after: Job) -> bool:

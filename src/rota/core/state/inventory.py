@@ -26,6 +26,7 @@ class Inventory:
         "domains",
         "fitting",
         "free",
+        "grown",
         "idle_free",
         "memory_total",
         "nodes",
@@ -47,6 +48,8 @@ class Inventory:
         """Wholly free devices on usable nodes."""
         self.idle_free = 0
         """Free devices on idle nodes; the other free ones are fragmented."""
+        self.grown = 0
+        """Nodes on which something became available since a policy set this to 0, as a bit set."""
         self.cpu_total = 0
         self.memory_total = 0
         """CPU thousandths and memory bytes of all nodes that count theirs."""
@@ -146,6 +149,7 @@ class Inventory:
         if exclusive and any(self.nodes[slot.node].users for slot in placement):
             return False
         taken: list[Slot] = []
+        grown = self.grown
         fits = True
         for slot in placement:
             account = self.nodes[slot.node]
@@ -158,6 +162,7 @@ class Inventory:
             taken.append(slot)
         for slot in reversed(taken):
             self._give_slot(slot, roles[slot.role])
+        self.grown = grown
         return fits
 
     def set_up(self, index: int, up: bool) -> None:
@@ -179,6 +184,7 @@ class Inventory:
         self.nodes[index].trust = trust
         self.fitting = {}
         bit = 1 << index
+        self.grown |= bit
         self.unproven = self.unproven & ~bit if trust is NodeTrust.PROVEN else self.unproven | bit
 
     def occupy(self, index: int, devices: int, cpu_milli: int, memory_bytes: int) -> None:
@@ -196,23 +202,7 @@ class Inventory:
 
     def pick_devices(self, index: int, count: int) -> int:
         """Which free devices of a node to take: within one socket if one has enough, else the fullest first."""
-        account = self.nodes[index]
-        if not account.node.sockets:
-            return lowest(account.free_mask, count)
-        groups = []
-        first = 0
-        for size in account.node.sockets:
-            mask = account.free_mask & (((1 << size) - 1) << first)
-            groups.append((mask.bit_count(), first, mask))
-            first += size
-        groups.sort()
-        for free, _, mask in groups:
-            if free >= count:
-                return lowest(mask, count)
-        taken = 0
-        for _, _, mask in reversed(groups):
-            taken |= lowest(mask, count - taken.bit_count())
-        return taken
+        return self.nodes[index].pick_devices(count)
 
     def fork(self) -> Inventory:
         """An independent copy."""
@@ -255,6 +245,7 @@ class Inventory:
 
     def _give_slot(self, slot: Slot, role: Role) -> None:
         account = self.nodes[slot.node]
+        self.grown |= 1 << slot.node
         if role.needs_host:
             account.cpu_milli += role.cpu_milli * slot.tasks
             account.memory_bytes += role.memory_bytes * slot.tasks
@@ -349,6 +340,7 @@ class Inventory:
         if usable and device in account.shares:
             entry = (account.shares[device][0], index, device)
             del pool.partial[bisect_left(pool.partial, entry)]
+            pool.partial_milli -= entry[0]
         mask = account.free_mask
         if milli == WHOLE:
             del account.shares[device]
@@ -358,6 +350,7 @@ class Inventory:
             mask &= ~(1 << device)
             if usable:
                 insort(pool.partial, (milli, index, device))
+                pool.partial_milli += milli
         if usable:
             self._shift(index, account, mask, account.users + users)
         else:
@@ -384,12 +377,14 @@ class Inventory:
         if not account.users:
             self.idle_free -= account.free
         pool.partial = [entry for entry in pool.partial if entry[1] != index]
+        pool.partial_milli = sum([entry[0] for entry in pool.partial])
 
     def _enlist(self, index: int) -> None:
         account = self.nodes[index]
         if not account.usable:
             return
         pool = self.pools[account.pool]
+        self.grown |= 1 << index
         pool.by_free[account.free] ^= 1 << index
         pool.free += account.free
         self.free += account.free
@@ -398,3 +393,4 @@ class Inventory:
             self.idle_free += account.free
         for device, (milli, _) in sorted(account.shares.items()):
             insort(pool.partial, (milli, index, device))
+            pool.partial_milli += milli

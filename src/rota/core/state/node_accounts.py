@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from rota.core.model.cluster import Node, NodeTrust
 from rota.core.model.job import DeviceType
 from rota.core.model.labels import SUSPECT, Taint
+from rota.core.model.placement import lowest
 
 UNCOUNTED = 1 << 62
 """Free amount of a host resource that a node does not count."""
@@ -25,11 +26,14 @@ class Pool:
     by_free: list[int] = field(default_factory=lambda: [0])
     partial: list[tuple[int, int, int]] = field(default_factory=list)
     """Fractionally held devices, as (thousandths left, node, device), sorted."""
+    partial_milli: int = 0
+    """Thousandths left of all fractionally held devices."""
 
     def copy(self) -> Pool:
         """An independent pool with the same counts."""
         by_free, partial = list(self.by_free), list(self.partial)
-        return Pool(self.device_type, self.nodes, self.devices, self.usable, self.free, by_free, partial)
+        counts = (self.device_type, self.nodes, self.devices, self.usable, self.free)
+        return Pool(*counts, by_free, partial, self.partial_milli)
 
 
 @dataclass(slots=True)
@@ -68,6 +72,25 @@ class NodeAccount:
     def taints(self) -> tuple[Taint, ...]:
         """What keeps tasks away that do not tolerate it: what the node's administrator wrote, and doubts about it."""
         return (*self.node.taints, SUSPECT) if self.trust is NodeTrust.SUSPECT else self.node.taints
+
+    def pick_devices(self, count: int) -> int:
+        """Which free devices to take: within one socket if one has enough, else the fullest first."""
+        if not self.node.sockets:
+            return lowest(self.free_mask, count)
+        groups = []
+        first = 0
+        for size in self.node.sockets:
+            mask = self.free_mask & (((1 << size) - 1) << first)
+            groups.append((mask.bit_count(), first, mask))
+            first += size
+        groups.sort()
+        for free, _, mask in groups:
+            if free >= count:
+                return lowest(mask, count)
+        taken = 0
+        for _, _, mask in reversed(groups):
+            taken |= lowest(mask, count - taken.bit_count())
+        return taken
 
     def copy(self) -> NodeAccount:
         """An independent copy."""

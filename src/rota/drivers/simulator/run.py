@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rota.core.engine.engine import Engine
 from rota.core.errors import BuiltInFault, RotaError
+from rota.core.garbage import collection_paused
 from rota.core.messages.decisions import Decision
 from rota.core.messages.events import Event, NodeAdded, NodeLost, Stopped, TimerFired
 from rota.core.model.job import JobState
@@ -73,20 +72,8 @@ def run(
     progress: Callable[[int], None] | None = None,
 ) -> RunOutcome:
     """Run until every job has ended. At one moment, ends come first, then faults, arrivals, and one plan."""
-    with _no_garbage_collection():
+    with collection_paused():
         return _run(engine, world, submissions, iter(()) if faults is None else faults, progress)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Turn the garbage collector off: a run makes millions of objects and no cycles."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _run(

@@ -12,7 +12,7 @@ from rota.core.messages.reasons import ReasonCode
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.ordering.lanes import Entry, Holders, Key, Lane, moved
-from rota.mechanisms.ordering.rule import Backfill, OrderingRule
+from rota.mechanisms.ordering.rule import Backfill, OrderingRule, SimpleRule
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Index:
     """All jobs that wait or hold devices, sorted by the rule."""
 
     def __init__(self, rule: OrderingRule, allocator: Allocator) -> None:
-        self._rule = rule
+        self._turn = rule.of if isinstance(rule, SimpleRule) else rule.turn
         self._allocator = allocator
         self._groups = rule.groups
         self._one_lane = rule.backfill is Backfill.NONE
@@ -45,8 +45,9 @@ class Index:
         self.holders = Holders()
         self.holding: dict[LiveJob, None] = {}
         """The holders of devices; kept only for rules that need them."""
-        self.unkeyed: dict[LiveJob, None] = {}
-        """Jobs that were given devices and whose key as a holder has not been computed yet."""
+        self.unkeyed: dict[LiveJob, Key | None] = {}
+        """Jobs that were given devices and whose key as a holder has not been computed yet, with the key with which
+        they waited, if they come from a lane."""
         self.fresh: dict[Lane, None] = {}
         """Lanes whose first job was not considered yet."""
         self.look_at_all = True
@@ -57,7 +58,22 @@ class Index:
         """Lanes whose first job found enough devices, but not together."""
         self.again: list[LiveJob] = []
         """Holders whose key is for one walk only."""
+        self._grown = 0
+        """Nodes of holders that have gone back in the order, or are new to it, as a bit set."""
         self._timers: list[tuple[float, int, LiveJob]] = []
+
+    @property
+    def keeps_refusals(self) -> bool:
+        """Whether a lane's first job that found no devices can be passed over until more becomes available."""
+        return not (self._one_lane or self._expects or self.drifts or self._groups is not None)
+
+    def note_growth(self, inventory: Inventory) -> None:
+        """Tell lanes whose first job was refused on which nodes more became available."""
+        grown = self._grown | inventory.grown
+        self._grown = inventory.grown = 0
+        if grown:
+            for lane in self.lanes.values():
+                lane.grown |= grown
 
     @property
     def next_change_s(self) -> float:
@@ -73,7 +89,7 @@ class Index:
 
     def enqueue(self, live: LiveJob, now_s: float) -> None:
         """Index a waiting job."""
-        turn = self._rule.turn(live, now_s)
+        turn = self._turn(live, now_s)
         live.remember(turn.memo)
         stage, relaxes_s = self._allocator.stage(live, now_s)
         slope = turn.slope
@@ -102,22 +118,26 @@ class Index:
 
     def key_holder(self, live: LiveJob, now_s: float) -> None:
         """Index a holder of devices by its key as a holder."""
-        self.unkeyed.pop(live, None)
+        waited = self.unkeyed.pop(live, None)
         if not self._ranks_holders:
             return
-        turn = self._rule.turn(live, now_s)
+        turn = self._turn(live, now_s)
         live.remember(turn.memo)
         slope = turn.slope
         old = self.places.get(live)
+        gains = waited is None or waited < turn.key
         if old is not None:
             self.holders.remove(old.entry, old.slope)
-            if moved(old.entry[0], old.slope, now_s) < turn.key:
+            gains = moved(old.entry[0], old.slope, now_s) < turn.key
+            if gains:
                 self.look_at_all = True
         if slope > 0:
             self.drifts = True
         entry = (moved(turn.key, slope, -now_s) if slope else turn.key, live)
         self.places[live] = IndexEntry(entry, slope, None, turn.until_s)
-        self.holders.add(entry, slope)
+        nodes = self.holders.add(entry, slope)
+        if gains:
+            self._grown |= nodes
         if turn.again:
             self.again.append(live)
         if turn.until_s < math.inf:
@@ -136,7 +156,7 @@ class Index:
         place = self.places.pop(live)
         if place.lane is not None:
             self._leave(place.lane, place, now_s)
-        self.unkeyed[live] = None
+        self.unkeyed[live] = moved(place.entry[0], place.slope, now_s) if place.slope else place.entry[0]
         if self._keeps_holders:
             self.hold(live, inventory, now_s)
 

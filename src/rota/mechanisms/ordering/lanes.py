@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
+from rota.core.messages.reasons import ReasonCode
 from rota.core.state.job_record import LiveJob
 
 Key = tuple[float, ...]
@@ -43,7 +44,18 @@ class Lane:
     Jobs leave mostly from the front, so the front is an offset; the list is not shifted for each of them.
     """
 
-    __slots__ = ("_entries", "_first", "_scattered_from_s", "_scattered_s", "expected_s", "group", "slope")
+    __slots__ = (
+        "_entries",
+        "_first",
+        "_scattered_from_s",
+        "_scattered_s",
+        "expected_s",
+        "group",
+        "grown",
+        "refused_code",
+        "refused_key",
+        "slope",
+    )
 
     def __init__(self, slope: float, group: Hashable) -> None:
         self.slope = slope
@@ -55,6 +67,12 @@ class Lane:
         self._scattered_s = 0.0
         self._scattered_from_s = -1.0
         """Since when its first job finds enough devices, but not together; below 0 if that is not so."""
+        self.refused_key: Key | None = None
+        """The key, as at time 0, of a job that found no devices, free or by preemption; None if there is none."""
+        self.refused_code: ReasonCode | None = None
+        """Why, where the number of free devices would have sufficed."""
+        self.grown = 0
+        """Nodes on which more became available since then, as a bit set."""
 
     @property
     def is_scattered(self) -> bool:
@@ -120,17 +138,37 @@ class Lane:
 class Holders:
     """Jobs that hold devices; those last in order are preempted first."""
 
-    __slots__ = ("_by_slope",)
+    __slots__ = ("_by_node", "_by_slope", "_nodes")
 
     def __init__(self) -> None:
         self._by_slope: dict[float, list[Entry]] = {}
+        self._by_node: dict[int, dict[LiveJob, None]] = {}
+        self._nodes: dict[LiveJob, list[int]] = {}
+        """The nodes under which each job is listed in `_by_node`."""
 
-    def add(self, entry: Entry, slope: float) -> None:
-        """Add a job that holds devices."""
+    def add(self, entry: Entry, slope: float) -> int:
+        """Add a job that holds devices; return its nodes as a bit set."""
         insort(self._by_slope.setdefault(slope, []), entry)
+        live = entry[1]
+        nodes: list[int] = []
+        found = 0
+        for slot in live.placement or ():
+            node = slot.node
+            if not found >> node & 1:
+                found |= 1 << node
+                nodes.append(node)
+                self._by_node.setdefault(node, {})[live] = None
+        self._nodes[live] = nodes
+        return found
+
+    def on_node(self, node: int) -> Iterable[LiveJob]:
+        """The jobs that hold something of a node."""
+        return self._by_node.get(node, ())
 
     def remove(self, entry: Entry, slope: float) -> None:
         """Remove a job that holds nothing any more."""
+        for node in self._nodes.pop(entry[1]):
+            del self._by_node[node][entry[1]]
         entries = self._by_slope[slope]
         del entries[bisect_left(entries, entry)]
         if not entries:

@@ -23,6 +23,7 @@ from rota.core.state.state import State
 from rota.mechanisms.ordering.easy_reservation import Reservation
 from rota.mechanisms.ordering.index import Index
 from rota.mechanisms.ordering.lanes import Key, Lane
+from rota.mechanisms.ordering.refusals import is_refused, may_keep, refuse, same_answer
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule
 
 _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode.MEMORY_TOO_SMALL})
@@ -92,6 +93,7 @@ class ListScheduler:
             for live in list(index.unkeyed):
                 index.key_holder(live, draft.now_s)
         index.fire(draft.now_s)
+        index.note_growth(draft.inventory)
         lanes: Iterable[Lane] = index.fresh
         if index.scattered and not self._rule.preempts:
             lanes = {**index.fresh, **index.scattered}
@@ -148,7 +150,7 @@ class ListScheduler:
 class _Walk:
     """One walk down the order: the first jobs of lanes, and jobs that were preempted on the way."""
 
-    __slots__ = ("_displaced", "_draft", "_heap", "_index", "_reservations", "_rule", "_widened")
+    __slots__ = ("_displaced", "_draft", "_heap", "_index", "_reservations", "_rule", "_spared", "_widened")
 
     def __init__(self, rule: OrderingRule, index: Index, draft: Draft, heap: list[tuple[Key, Lane]]) -> None:
         self._rule = rule
@@ -156,6 +158,8 @@ class _Walk:
         self._draft = draft
         self._heap: list[tuple[Key, Lane | LiveJob]] = list(heap)
         self._widened = False
+        self._spared = False
+        """Whether a job was passed over as a victim in the last attempt because it is protected for now."""
         self._displaced: dict[LiveJob, None] = {}
         """Jobs that were given devices in this walk and lost them again: they displace no job themselves, or the walk
         might not end where guarantees contradict each other."""
@@ -176,7 +180,7 @@ class _Walk:
                 heapq.heappush(heap, (rank, lane))
                 continue
             live = lane.head[1]
-            answer = self._find_devices(live, key)
+            answer = self._find_devices(lane, live, key)
             if answer is not None and not isinstance(answer, Reason):
                 draft.assign_offered(live, answer)
                 index.start(live, draft.inventory, draft.now_s)
@@ -191,9 +195,13 @@ class _Walk:
                 self._backfill(live)
         return self._reservations
 
-    def _find_devices(self, live: LiveJob, key: Key) -> Placement | Reason | None:
-        """Devices for a job, free or preempted; else the reason, None if it is already recorded."""
+    def _find_devices(self, lane: Lane, live: LiveJob, key: Key) -> Placement | Reason | None:
+        """Devices for the first job of a lane, free or preempted; else the reason, None if it is already recorded."""
         draft = self._draft
+        if is_refused(lane, key, self._index, draft, preempts=self._rule.preempts):
+            return same_answer(lane, draft)
+        lane.refused_key = None
+        self._spared = False
         missing = draft.allocator.shortage.milli(live, draft.inventory)
         answer: Placement | Reason | None = None
         if not missing:
@@ -207,6 +215,8 @@ class _Walk:
             placement = self._make_room(live, key, missing)
             if placement is not None:
                 return placement
+        if not self._spared and may_keep(live, self._index, draft):
+            refuse(lane, answer.code if isinstance(answer, Reason) else None)
         if answer is None and live.wait_code is not ReasonCode.DEVICES_BUSY:
             answer = draft.offer(live)
         return answer
@@ -231,33 +241,24 @@ class _Walk:
     def _make_room(self, live: LiveJob, key: Key, missing: int) -> Placement | None:
         """Preempt jobs further down the order, the last first, until this one fits."""
         index, draft = self._index, self._draft
-        allocator, inventory = draft.allocator, draft.inventory
-        shortage = allocator.shortage
-        # Of several types, holders of others than the job can use would only get their devices back.
-        many_types = len(inventory.pools) > 1
-        behind = (
-            (other_key, other)
-            for other_key, other in index.holders.behind(key, draft.now_s)
-            if allocator.may_displace(live, other, draft.now_s)
-            and draft.may_preempt(other)
-            and not (many_types and other.gpu_milli and not shortage.freed_by(other, live, inventory))
-        )
+        shortage = draft.allocator.shortage
+        behind = self._behind(live, key)
         victims: list[tuple[Key, LiveJob]] = []
         while missing > 0:
             victim = next(behind, None)
             if victim is None:
                 return None
             victims.append(victim)
-            missing -= shortage.freed_by(victim[1], live, inventory)
-        mark = draft.mark()
+            missing -= shortage.freed_by(victim[1], live, draft.inventory)
+        trial = draft.trial()
         for _, yielding in victims:
             draft.release(yielding)
         answer: Placement | Reason | None = draft.offer(live)
         if answer is None or isinstance(answer, Reason):
-            most = None if allocator.ledger is None else 1
+            most = None if draft.allocator.ledger is None else 1
             answer = self._release_more(live, behind, victims, most)
             if answer is None:
-                draft.undo(mark)
+                draft.take_back(trial)
                 return None
         for victim_key, yielding in victims:
             place = index.places[yielding]
@@ -265,6 +266,24 @@ class _Walk:
             heapq.heappush(self._heap, (victim_key, yielding))
         self._widen(live)
         return answer
+
+    def _behind(self, live: LiveJob, key: Key) -> Iterator[tuple[Key, LiveJob]]:
+        """Jobs further down the order that may be preempted for this one, the last first.
+
+        No generator expression: compiled, that would list all of them before the first is used.
+        """
+        draft = self._draft
+        allocator, inventory = draft.allocator, draft.inventory
+        # Of several types, holders of others than the job can use would only get their devices back.
+        many_types = len(inventory.pools) > 1
+        for entry in self._index.holders.behind(key, draft.now_s):
+            other = entry[1]
+            if not allocator.may_displace(live, other, draft.now_s):
+                continue
+            if not draft.may_preempt(other):
+                self._spared = True
+            elif not (many_types and other.gpu_milli and not allocator.shortage.freed_by(other, live, inventory)):
+                yield entry
 
     def _release_more(
         self, live: LiveJob, behind: Iterator[tuple[Key, LiveJob]], victims: list[tuple[Key, LiveJob]], most: int | None

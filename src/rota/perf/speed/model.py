@@ -104,6 +104,8 @@ class SpeedModel:
                 )
             return rate
         types = job.roles[0].device_types
+        if not types or not self.type_speed:
+            return 1.0
         return max((self.type_speed.get(t, 1.0) for t in types), default=1.0)
 
     def on_type(self, job: Job, device_type: DeviceType) -> float:
@@ -305,7 +307,7 @@ class SpeedModel:
         return factor if own in (0, devices) else self.blend([(own, 1.0), (devices - own, factor)])
 
     def _base(self, job: Job, placement: Placement, device_type: DeviceType) -> float:
-        several_nodes = any(slot.node != placement[0].node for slot in placement)
+        several_nodes = len(placement) > 1 and any(slot.node != placement[0].node for slot in placement)
         profiles = self._profiles_of(job)
         rate = self.type_speed.get(device_type, 1.0)
         if profiles is not None and job.model is not None:

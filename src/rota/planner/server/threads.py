@@ -128,7 +128,7 @@ def co_run(graph: OperatorGraph, tables: list[dict[int, float]], cores: int, cap
     threads, order, free, now_ms = [0] * len(graph), [], cores, 0.0
     start_ms, end_ms = [0.0] * len(graph), [0.0] * len(graph)
     while ready or running:
-        kept = []
+        kept: list[tuple[float, int]] = []
         while ready and free and len(kept) < _LOOKAHEAD:
             rank, number = heapq.heappop(ready)
             count = _threads_now(tables[number], best[number], free, running, now_ms)

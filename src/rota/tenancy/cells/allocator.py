@@ -121,6 +121,10 @@ class CellAllocator:
         self._pending[live] = (placement, found)
         return Offer(placement=placement, victims=tuple(self._live[claim] for claim in found.victims))
 
+    def keeps_refusal(self, job: Job) -> bool:
+        """No: what a job may use follows from accounts that change without any device."""
+        return False
+
     def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
         """A policy's own preemption stays within a tenant, and among those without a guarantee."""
         claim = self._claims.get(victim)

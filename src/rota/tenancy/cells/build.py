@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rota.core.errors import RotaError, did_you_mean
+from rota.core.garbage import collection_paused
 from rota.core.model.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName, PinnedId, TenantCells
 from rota.core.model.job import TenantId
 from rota.tenancy.cells.tree import Physical, Virtual, devices_of, whole_cells
@@ -77,7 +76,7 @@ class Forest:
 def build(plan: CellPlan) -> Forest:
     """The trees of a plan."""
     forest = Forest(plan)
-    with _no_garbage_collection():
+    with collection_paused():  # hundreds of thousands of cells are made, and all are kept
         for position, entry in enumerate(plan.physical):
             _plant(forest, entry, position)
         for chain in forest.chains.values():
@@ -87,18 +86,6 @@ def build(plan: CellPlan) -> Forest:
             forest.estates[tenant] = _estate(forest, tenant, cells)
     _refuse_overcommitment(forest)
     return forest
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Hundreds of thousands of cells are made and all of them kept: looking for garbage among them takes longer."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def chain_of(plan: CellPlan, name: CellTypeName) -> Chain:

@@ -109,6 +109,10 @@ class QuotaAllocator:
                     ledger.reclaimable_s = min([ledger.reclaimable_s, *ends])
         return None
 
+    def keeps_refusal(self, job: Job) -> bool:
+        """No: what a job may use follows from accounts that change without any device."""
+        return False
+
     def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
         """Whether a policy's own preemption stays within a tenant and respects the minimum run time."""
         if not self._ledger.has_run_minimum(victim, now_s):

@@ -117,13 +117,20 @@ def place_in_list(job: JobView, memo: ListMemo, now_s: float) -> tuple[ListMemo,
     entered_s, since_s = memo.entered_s, job.since_s
     if job.holds:
         if since_s > entered_s:
-            return memo._replace(started_s=since_s), (0.0, since_s, 0.0, *_place_waiting(memo))
+            return _started(memo, since_s), (0.0, since_s, 0.0, *_place_waiting(memo))
         if since_s < entered_s == now_s:
-            return memo._replace(started_s=entered_s), (1.0, 1.0, entered_s, 0.0)
-        return memo._replace(started_s=entered_s), (0.0, entered_s, 1.0, 0.0, 0.0, 0.0)
+            return _started(memo, entered_s), (1.0, 1.0, entered_s, 0.0)
+        return _started(memo, entered_s), (0.0, entered_s, 1.0, 0.0, 0.0, 0.0)
     if since_s > entered_s and memo.started_s > NEVER_S:
-        memo = memo._replace(stopped_s=since_s)
+        memo = ListMemo(memo.queue, entered_s, since_s, memo.started_s)
     return memo, (1.0, *_place_waiting(memo))
+
+
+def _started(memo: ListMemo, started_s: float) -> ListMemo:
+    """The memo of a job that started then; the same object if it is known."""
+    if memo.started_s == started_s:
+        return memo
+    return ListMemo(memo.queue, memo.entered_s, memo.stopped_s, started_s)
 
 
 def _place_waiting(memo: ListMemo) -> tuple[float, float, float]:
