@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
+from rota.cli.completion import policy_names
 from rota.cli.manager.up_options import (
     AccountsOption,
     Cgroup,
@@ -69,7 +70,9 @@ def up(
     ctx: typer.Context,
     config: Config = None,
     emulate: Emulate = None,
-    policy: Annotated[str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.")] = "priority",
+    policy: Annotated[
+        str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.", autocompletion=policy_names)
+    ] = "priority",
     protect: ProtectOption = Protected.UNSAVED,
     min_run: MinRunOption = "60s",
     placement: PlacementOption = None,
