@@ -35,6 +35,7 @@ CLUSTERS = {
         Cluster.uniform(("a100-80gb", 32, 8), ("v100-32gb", 32, 8)),
         ("gavel/max_min_fairness_perf",),
     ),
+    "64 A100s of 80 GiB": (Cluster.uniform(("a100-80gb", 64, 8)), POLICIES),
 }
 """Clusters with the policies that are measured there."""
 JOBS, LARGE = 120, 30
