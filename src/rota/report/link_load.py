@@ -1,98 +1,15 @@
-"""The load of links over time, from a journal: which links were busy when, as series, a figure and a page."""
+"""The load of links over time as a figure and a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from rota.core.messages.decisions import Move, Resize, Resume, Start, Stop, Suspend
-from rota.core.messages.events import Interrupted, JobArrived, JobEnded, NodeAdded
-from rota.core.model.cluster import Node
-from rota.core.model.job import Job, JobId
-from rota.network.load import NetworkLoad
-from rota.network.model import NetworkModel
+from rota.report.link_series import LinkSeries
 from rota.report.look import safe, styled
-from rota.store.journal import JournalReader
 
-MOST_MOMENTS = 4000
 LINKS_SHOWN = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSeries:
-    """The mean rate on a link over time, relative to its capacity."""
-
-    link: str
-    bytes_per_s: float
-    at_s: tuple[float, ...]
-    load: tuple[float, ...]
-
-    @property
-    def peak(self) -> float:
-        """The highest load."""
-        return max(self.load, default=0.0)
-
-    @property
-    def mean(self) -> float:
-        """The mean load over the whole time."""
-        steps = zip(self.at_s, self.at_s[1:], self.load, strict=False)
-        area = sum((after - before) * value for before, after, value in steps)
-        length_s = self.at_s[-1] - self.at_s[0] if len(self.at_s) > 1 else 0.0
-        return area / length_s if length_s else self.peak
-
-
-def link_series(journal: JournalReader, network: NetworkModel) -> list[LinkSeries]:
-    """Return the load of each link that was ever used, the busiest first."""
-    nodes: list[Node] = list(journal.header.cluster.nodes)
-    load = NetworkLoad(network, nodes)
-    jobs: dict[JobId, Job] = {}
-    at_s: list[float] = []
-    rates: list[dict[int, float]] = []
-    for step in journal.steps():
-        _happen(load, jobs, step.events)
-        _decide(load, jobs, step.decisions)
-        if at_s and step.now_s == at_s[-1]:
-            at_s.pop()
-            rates.pop()
-        at_s.append(step.now_s)
-        rates.append(load.link_bytes_per_s())
-    every = max(len(at_s) // MOST_MOMENTS, 1)
-    kept, times = rates[::every], tuple(at_s[::every])
-    links = network.topology.links
-    used = sorted({link for some in kept for link in some})
-    series = [
-        LinkSeries(
-            link=str(links[number]),
-            bytes_per_s=links[number].bytes_per_s,
-            at_s=times,
-            load=tuple(some.get(number, 0.0) / links[number].bytes_per_s for some in kept),
-        )
-        for number in used
-    ]
-    return sorted(series, key=lambda each: (-each.mean, each.link))
-
-
-def _happen(load: NetworkLoad, jobs: dict[JobId, Job], events: Iterable[object]) -> None:
-    for event in events:
-        match event:
-            case JobArrived():
-                jobs[event.job.id] = event.job
-            case JobEnded() | Interrupted():
-                load.leave(event.job_id)
-            case NodeAdded():
-                load.add_node(event.node)
-
-
-def _decide(load: NetworkLoad, jobs: dict[JobId, Job], decisions: Iterable[object]) -> None:
-    for decision in decisions:
-        match decision:
-            case Stop() | Suspend():
-                load.leave(decision.job_id)
-            case Start() | Resume() | Resize() | Move():
-                load.leave(decision.job_id)
-                load.enter(jobs[decision.job_id], decision.placement)
 
 
 def load_figure(series: Sequence[LinkSeries]) -> go.Figure:
