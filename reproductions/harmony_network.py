@@ -31,7 +31,7 @@ def main() -> None:
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     cluster = cluster_of(SERVERS)
     names = [str(node.id) for node in cluster.nodes]
-    networks = {"without a network": None}
+    networks: dict[str, NetworkModel | None] = {"without a network": None}
     for gbit in (10,):
         tree = fat_tree(names, per_leaf=4, spines=2, link_bytes_per_s=gbit * GBIT, oversubscription=4)
         networks[f"{gbit} Gbit/s, oversubscription 4"] = NetworkModel(topology=tree)

@@ -164,7 +164,7 @@ def test_decision_that_a_driver_does_not_support_is_refused_and_not_ignored() ->
     ("policy", "capabilities"),
     [
         ("fifo", Capabilities(asks_guard=True, spares_others=True)),
-        ("gandiva", Capabilities(suspends=True, asks_guard=True)),
+        ("gandiva", Capabilities(suspends=True, asks_guard=True, explains_turns=True)),
         ("antman", Capabilities(moves_parts=False, asks_guard=True)),
         ("liquid", Capabilities(overlaps=True, asks_guard=True)),
         ("liquid:overlap=false", Capabilities(asks_guard=True)),

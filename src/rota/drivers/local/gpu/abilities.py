@@ -39,9 +39,11 @@ def gpu_abilities() -> GpuAbilities | None:
     try:
         ctypes.CDLL(LIBRARY).cuCheckpointProcessLock  # noqa: B018  # drivers from 570 on have it
     except (OSError, AttributeError):
-        return _refused(f"the driver {release} can't suspend processes: {_SUSPENDS_SINCE} or later is needed")
+        _tell(f"the driver {release} can't suspend processes: {_SUSPENDS_SINCE} or later is needed")
+        return None
     if len(uuids) > 1 and release < _MOVES_SINCE:
-        return _refused(f"the driver {release} can't move processes between {len(uuids)} GPUs: {_MOVES_SINCE} can")
+        _tell(f"the driver {release} can't move processes between {len(uuids)} GPUs: {_MOVES_SINCE} can")
+        return None
     launcher = shutil.which(LAUNCHER)
     several = None
     if release < _SEVERAL_SINCE:
@@ -51,5 +53,5 @@ def gpu_abilities() -> GpuAbilities | None:
     return GpuAbilities(library=LIBRARY, uuids=uuids, launcher=launcher if several is None else None, several=several)
 
 
-def _refused(why: str) -> None:
+def _tell(why: str) -> None:
     log.warning("preempted jobs on GPUs start over unless they save", extra={"why": why})
