@@ -14,8 +14,7 @@ from rota.drivers.simulator.load import load
 from rota.drivers.simulator.study import simulate
 from rota.files.network.network_file import read_network_file
 from rota.network.load import NetworkLoad
-from rota.report.link_load import load_page
-from rota.report.link_series import link_series
+from rota.report.link_load import link_series, load_page
 from rota.scenario import Scenario
 from rota.store.journal import JournalReader, JournalWriter
 

@@ -101,8 +101,7 @@ def load(
       rota net load out/journal.jsonl --out links.html
     """
     from rota.files.network.network_file import network_from_spec
-    from rota.report.link_load import load_page
-    from rota.report.link_series import link_series
+    from rota.report.link_load import link_series, load_page
     from rota.store.journal import JournalReader
 
     reader = JournalReader(journal)

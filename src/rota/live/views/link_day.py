@@ -18,7 +18,7 @@ from rota.core.model.placement import Placement
 from rota.files.network.network_file import network_from_spec
 from rota.live.loop.control import Control
 from rota.network.layers import LinkLayer, layers_of
-from rota.report.link_series import LinkSeries, series_of_steps
+from rota.report.link_load import LinkSeries, series_of_steps
 from rota.store import clock
 from rota.store.journal import Step
 from rota.store.records import Records

@@ -10,7 +10,7 @@ from nicegui import html
 from rota.core.errors import RotaError
 from rota.live.views.link_day import LinkDay
 from rota.network.layers import LinkLayer
-from rota.report.link_series import LinkSeries
+from rota.report.link_load import LinkSeries
 from rota.web import words
 from rota.web.frame import heading
 from rota.web.page_context import PageContext
