@@ -24,7 +24,8 @@ from rota.store.journal import Step
 from rota.store.records import Records
 
 DAY_S = 86400.0
-EVERY_S = 60.0
+INTERVALS = 1440
+"""Of each the last load is shown; they are minutes, and shorter for a new manager."""
 FRESH_S = 3.0
 """How old an answer may be, at least; a long computation is kept for longer."""
 REST = 20.0
@@ -76,7 +77,8 @@ class LinkDays:
         steps = list(self._steps(now_s - DAY_S, nodes))
         before = _unmoved(known, present, steps)
         since_s = now_s - DAY_S if before else None
-        series = series_of_steps(steps, model, nodes, known, before, since_s=since_s, every_s=EVERY_S)
+        every_s = (DAY_S if before or not steps else max(now_s - steps[0].now_s, 1.0)) / INTERVALS
+        series = series_of_steps(steps, model, nodes, known, before, since_s=since_s, every_s=every_s)
         return LinkDay(kind=model.topology.kind, layers=layers_of(model.topology), series=series, until_s=now_s)
 
     def _steps(self, at_s: float, nodes: list[Node]) -> Iterator[Step]:
