@@ -246,7 +246,7 @@ def main(seeds: int) -> None:
     times_to_failure(seeds)
     llama_3(seeds)
     blind(few)
-    spares(few)
+    spares(seeds)
     proven(seeds)
 
 
