@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
-from rota.cli.completion import policy_names
 from rota.cli.manager.up_options import (
     AccountsOption,
     Cgroup,
@@ -34,6 +33,7 @@ from rota.cli.manager.up_options import (
     NetworkOption,
     OidcOption,
     PlacementOption,
+    PolicyOption,
     Protected,
     ProtectOption,
     RequireToken,
@@ -70,9 +70,7 @@ def up(
     ctx: typer.Context,
     config: Config = None,
     emulate: Emulate = None,
-    policy: Annotated[
-        str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.", autocompletion=policy_names)
-    ] = "priority",
+    policy: PolicyOption = "priority",
     protect: ProtectOption = Protected.UNSAVED,
     min_run: MinRunOption = "60s",
     placement: PlacementOption = None,
