@@ -7,16 +7,17 @@ several seeds. Run: `python reproductions/failures.py [SEEDS]`; 20 seeds unless 
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import WHOLE, Job, JobId, Role
 from rota.drivers.simulator.faults import failure_events
-from rota.drivers.simulator.study import Setting, failures_by_name, simulate
+from rota.drivers.simulator.study import Result, Setting, failures_by_name, simulate
 from rota.health.checkpoint_interval import DAY_S, daly, exact_ettr, expected_ettr, mean_time_to_failure, young
 from rota.health.failure_process import Breakdown
 from rota.health.lost_time import FailureReport
@@ -173,34 +174,69 @@ def blind(seeds: int) -> None:
         print(f"| {gpus:,} | {' | '.join(shown)} | {100 * statistics.mean(lost):.2f}% | {best_s / MIN_S:.0f} |")
 
 
-def spares(seeds: int) -> None:
+def small_jobs(seed: int, count: int) -> list[Submission]:
+    """A queue of jobs of one node, 1 to 12 hours each."""
+    rng = random.Random(seed)
+    role = Role(count=1, device_milli=GPUS * WHOLE)
+    return [
+        Submission(
+            job=Job(id=JobId(f"s{number}"), roles=(role,), work=rng.uniform(1.0, 12.0) * 3600), submit_s=60.0 + number
+        )
+        for number in range(count)
+    ]
+
+
+def with_gang(nodes: int, days: float, spec: str, seed: int, beside: int) -> Result:
+    """A gang on so many of 32 nodes, beside a queue of so many small jobs."""
+    gang = Job(id=JobId("gang"), roles=(Role(count=nodes, device_milli=GPUS * WHOLE),), work=days * DAY_S)
+    submitted = (Submission(job=gang, submit_s=0.0), *small_jobs(seed, beside))
+    setting = Setting(
+        cluster=Cluster.uniform(("gpu", GPUS * 32, GPUS)),
+        failures=failures_by_name(spec),
+        seed=seed,
+        costs=Costs(restart_s=RESTART_S, checkpoint_interval_s=3600.0, checkpoint_write_s=60.0),
+    )
+    return simulate(Workload(submissions=submitted, source="", format=""), "fifo", setting)
+
+
+def spares(seeds: int, rates: Sequence[float] = (6.5, 25.0, 50.0, 100.0)) -> None:
     """What spares cost and bring: a gang on 29 of 32 nodes beside a queue of small jobs that take every free node."""
-    print("\n| spares | ETTR of the gang | hours until it ends | goodput of the cluster |")
-    print("|---|---|---|---|")
-    for count in (0, 1, 2):
+    print(
+        "\n| failures per 1000 node-days | spares | ETTR of the gang | hours until it ends | goodput of the cluster |"
+    )
+    print("|---|---|---|---|---|")
+    for rate, count in itertools.product(rates, (0, 1, 2)):
         ettr, hours, goodput = [], [], []
         for seed in range(seeds):
-            rng = random.Random(seed)
-            gang = Job(id=JobId("gang"), roles=(Role(count=29, device_milli=GPUS * WHOLE),), work=20 * DAY_S)
-            submitted = [Submission(job=gang, submit_s=0.0)]
-            for number in range(700):
-                role = Role(count=1, device_milli=GPUS * WHOLE)
-                small = Job(id=JobId(f"s{number}"), roles=(role,), work=rng.uniform(1.0, 12.0) * 3600)
-                submitted.append(Submission(job=small, submit_s=60.0 + number))
-            setting = Setting(
-                cluster=Cluster.uniform(("gpu", GPUS * 32, GPUS)),
-                failures=failures_by_name(f"rsc-1:rate=50,repair_s=43200,spares={count}"),
-                seed=seed,
-                costs=Costs(restart_s=RESTART_S, checkpoint_interval_s=3600.0, checkpoint_write_s=60.0),
-            )
-            result = simulate(Workload(submissions=tuple(submitted), source="", format=""), "fifo", setting)
+            result = with_gang(29, 20, f"rsc-1:rate={rate},repair_s=43200,spares={count}", seed, 700)
             assert result.failures is not None
             row = result.history.jobs[0]
             ettr.append(row.ideal_s / ((row.end_s or 0.0) - (row.start_s or 0.0)))
             hours.append((row.end_s or 0.0) / 3600)
             goodput.append(result.failures.goodput or 0.0)
         shown = f"{statistics.mean(ettr):.3f} | {statistics.mean(hours):.0f} | {statistics.mean(goodput):.3f}"
-        print(f"| {count} | {shown} |")
+        print(f"| {rate:g} | {count} | {shown} |", flush=True)
+
+
+def proven(seeds: int) -> None:
+    """What it brings that a gang on 20 of 32 nodes avoids nodes that were repaired a short time ago."""
+    print("\n| nodes | unproven (days) | failures of the gang | ETTR of the gang |")
+    print("|---|---|---|---|")
+    kinds = {
+        "all alike": "",
+        "a tenth fails 10 times as often": ",lemons=0.1,lemon_factor=10",
+        "5 times as often after a repair, decaying in 3 days": f",infant=5,infant_s={3 * DAY_S:g}",
+    }
+    for name, days in itertools.product(kinds, (0, 1, 7)):
+        failures, ettr = [], []
+        for seed in range(seeds):
+            spec = f"rsc-1:rate=50,repair_s=43200,proven_s={days * DAY_S:g}{kinds[name]}"
+            result = with_gang(20, 60, spec, seed, 0)
+            assert result.failures is not None
+            row = result.history.jobs[0]
+            failures.append(float(result.failures.interruptions))
+            ettr.append(row.ideal_s / ((row.end_s or 0.0) - (row.start_s or 0.0)))
+        print(f"| {name} | {days} | {statistics.mean(failures):.1f} | {statistics.mean(ettr):.3f} |", flush=True)
 
 
 def main(seeds: int) -> None:
@@ -210,7 +246,8 @@ def main(seeds: int) -> None:
     times_to_failure(seeds)
     llama_3(seeds)
     blind(few)
-    spares(few)
+    spares(seeds)
+    proven(seeds)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import numpy as np
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, Job, JobId, NodeId, Role
 from rota.drivers.simulator.study import Setting, simulate
-from rota.network.cassini import affinity_shifts, rank_by_score
 from rota.network.collectives import CollectiveKind
 from rota.network.crux import compressed, intensity, least_congested
 from rota.network.demand import MODELS, IterationDemand
@@ -33,7 +32,7 @@ from rota.network.rank_order import alternating_order, link_flows, near_order
 from rota.network.routing import Path, Router
 from rota.network.sync_schemes import SoftmaxTask, SyncScheme, SyncSetting, train
 from rota.network.traffic import JobTraffic, RankPlace, traffic_of, traffic_on
-from rota.network.turns import circles_of, contended, phased, settled
+from rota.network.turns import most_compatible, phased, settled
 from rota.traces.workload import Submission, Workload
 
 QUANTILE = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 8: 2.36, 10: 2.26, 12: 2.20}
@@ -98,7 +97,7 @@ def cassini(seeds: int) -> None:
             plain = phased(tried[0], replace(model, mechanism=LinkMechanism.FAIR))
             started = [replace(job, shift_s=rng.uniform(0, job.alone_s)) for job in plain]
             before += run_phases(started, topology.capacity, iterations=15).iteration_s
-            best = tried[rank_by_score([score(traffics, model) for traffics in tried])[0]]
+            best = tried[most_compatible(tried, model)]
             after += settled(best, model)
             ideal += [job.alone_s for job in plain]
         average.append(statistics.mean(before) / statistics.mean(after))
@@ -110,14 +109,6 @@ def cassini(seeds: int) -> None:
         ("the most that is to gain: contended over alone", "", interval(alone)),
     ]
     table("Cassini", ("24 servers, 50 Gbit/s", "published", "Rota"), rows)
-
-
-def score(traffics: Sequence[JobTraffic], model: NetworkModel) -> float:
-    """Cassini's mean score of a placement."""
-    jobs = phased(traffics, replace(model, mechanism=LinkMechanism.FAIR))
-    links = contended(jobs, model)
-    capacity = {link: float(model.topology.capacity[link]) for link in links}
-    return affinity_shifts(circles_of(jobs), links, capacity).score
 
 
 def crux(seeds: int) -> None:

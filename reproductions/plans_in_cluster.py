@@ -4,7 +4,7 @@ A quarter of the jobs train models that fit on no single device (`gpt-7.5b`, `gp
 philly-like jobs of the catalogue's models. All may be resized. Seen: speed and memory of the best plan at every size,
 type and spread. Fixed: each large job keeps the plan that is best for its request, and only its data parallelism
 changes with its size. Differences are paired by seed, with 95 % intervals of Student's t.
-Run: `python reproductions/plans_in_cluster.py [SEEDS]`.
+Run: `python reproductions/plans_in_cluster.py [SEEDS [FIRST [POLICY...]]]`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -35,6 +36,7 @@ CLUSTERS = {
         Cluster.uniform(("a100-80gb", 32, 8), ("v100-32gb", 32, 8)),
         ("gavel/max_min_fairness_perf",),
     ),
+    "64 A100s of 80 GiB": (Cluster.uniform(("a100-80gb", 64, 8)), POLICIES),
 }
 """Clusters with the policies that are measured there."""
 JOBS, LARGE = 120, 30
@@ -44,7 +46,7 @@ REQUESTS = {"gpt-7.5b": (4, 8), "gpt-18b": (8, 16), "gpt-39b": (16, 16)}
 SHARES = (0.5, 0.3, 0.2)
 MOST = 32
 RESTART_S = 60.0
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262, 20: 2.093}
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262, 40: 2.023}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,16 +131,17 @@ def measured(cluster: Cluster, policy: str, seeds: range) -> list[str]:
     ]
 
 
-def main(seeds: int) -> None:
+def main(seeds: int, first: int = 1, chosen: Sequence[str] = ()) -> None:
     heading = ["policy", "fixed plans, h", "plans seen, h", "difference, h", "all jobs", "large jobs", "other jobs"]
     for title, (cluster, policies) in CLUSTERS.items():
         print(f"\n{title}, {JOBS} jobs, {LARGE} of them large, restart {RESTART_S:g} s, {seeds} seeds\n")
         print(f"| {' | '.join(heading)} |\n|---|{'---:|' * (len(heading) - 1)}")
-        for policy in policies:
+        for policy in chosen or policies:
             began = time.perf_counter()
-            print(f"| {' | '.join(measured(cluster, policy, range(1, seeds + 1)))} |", flush=True)
+            print(f"| {' | '.join(measured(cluster, policy, range(first, first + seeds)))} |", flush=True)
             print(f"{policy}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main(max(int(sys.argv[1]), 1) if len(sys.argv) > 1 else 10)
+    numbers = [max(int(value), 1) for value in sys.argv[1:3]]
+    main(numbers[0] if numbers else 10, numbers[1] if len(numbers) > 1 else 1, sys.argv[3:])

@@ -39,6 +39,27 @@ def test_place_gives_the_plan_to_programs(graph: Path, capsys: pytest.CaptureFix
     assert found["seconds"] >= 0
 
 
+def test_links_of_a_network_decide_where_operators_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """2 MB between two operators: 16 ms at 1 Gbit/s cost more than both on one device, 1.6 ms at 10 Gbit/s do not."""
+    operators = [
+        {"name": f"l{n}", "time_ms": {"v100": 6.0}, "inputs": [f"l{n - 1}"] if n else [], "output_bytes": 2_000_000}
+        for n in range(2)
+    ]
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps({"operators": operators, "devices": [{"type": "v100", "count": 2}]}), encoding="utf-8")
+    stages = {}
+    for rate in ("1Gbps", "10Gbps"):
+        network = tmp_path / f"{rate}.yaml"
+        network.write_text(f"topology: fat-tree\nlink: {rate}\nlatency: 1us\n", encoding="utf-8")
+        given = ["--devices", "v100=2/1", "--network", str(network), "--objective", "throughput", "-o", "json"]
+        assert status(["plan", "place", str(file), *given]) == 0
+        found = json.loads(capsys.readouterr().out)
+        stages[rate] = (len(found["stages"]), found["objective"])
+
+    assert stages["1Gbps"] == (1, 12.0)
+    assert stages["10Gbps"] == (2, pytest.approx(7.602))  # two links of 1 us on the way
+
+
 def test_latency_is_planned_by_pesto(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["plan", "place", str(graph), "--objective", "latency", "-o", "json"]) == 0
 
@@ -75,6 +96,7 @@ def test_policies_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
     [
         pytest.param(["--planner", "maxload"], "did you mean 'max-load'", id="planner"),
         pytest.param(["--devices", "gpu=x"], "expected TYPE=COUNT", id="devices"),
+        pytest.param(["--network", "net.yaml"], "add --devices TYPE=COUNT/PER_NODE", id="network"),
         pytest.param(["--micro-batches", "0"], "0 micro-batches", id="micro-batches"),
         pytest.param(["--devices", "k80=2"], "runs on v100 only", id="type"),
     ],

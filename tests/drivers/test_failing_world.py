@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -125,6 +126,50 @@ def test_a_spare_takes_the_place_of_a_lost_node_and_the_repaired_one_becomes_the
     assert spares.lose(NodeId("x")) == [NodeLost(NodeId("x"))]
     assert spares.repair(NodeId("x")) == [NodeUndrained(NodeId("x")), NodeBack(NodeId("x"))]
     assert spares.repair(first) == [NodeDrained(first), NodeBack(first)]
+
+
+def test_a_repaired_node_is_unproven_for_longer_after_every_failure() -> None:
+    from rota.core.messages.events import NodeBack, NodeRated
+    from rota.core.model.cluster import NodeTrust
+
+    model = failures_by_name("custom:rate=200,repair_s=3600,proven_s=1000")
+    repairs: dict[NodeId, int] = {}
+    due: dict[NodeId, float] = {}
+    rated: set[NodeId] = set()
+    for at_s, event in failure_events(FOUR, model, random.Random(3)):
+        if at_s > 200 * DAY_S:
+            break
+        if isinstance(event, NodeBack):
+            repairs[event.node_id] = repairs.get(event.node_id, 0) + 1
+            due[event.node_id] = at_s + 1000.0 * repairs[event.node_id]
+            assert event.node_id in rated  # before it takes jobs
+        if isinstance(event, NodeRated) and event.trust is NodeTrust.UNPROVEN:
+            rated.add(event.node_id)
+        if isinstance(event, NodeRated) and event.trust is NodeTrust.PROVEN:
+            assert at_s == pytest.approx(due.pop(event.node_id))
+            rated.remove(event.node_id)
+
+    assert min(repairs.values()) > 10
+    assert not any(isinstance(event, NodeRated) for event in first_events("custom:rate=200"))
+
+
+def first_events(spec: str) -> list[object]:
+    drawn = failure_events(FOUR, failures_by_name(spec), random.Random(3))
+    return [event for _, event in itertools.islice(drawn, 200)]
+
+
+def test_a_gang_that_avoids_repaired_nodes_fails_less_where_some_nodes_are_lemons() -> None:
+    cluster = Cluster.uniform(("gpu", 64, 2))
+    stops = []
+    for proven_s in (0, 86_400):
+        spec = f"rsc-1:rate=50,repair_s=43200,lemons=0.1,lemon_factor=10,proven_s={proven_s}"
+        seen = [
+            run(spec, job("gang", gpus=2, workers=20, work=30 * DAY_S), cluster=cluster, seed=seed).failures
+            for seed in range(5)
+        ]
+        stops.append(sum(report.interruptions for report in seen if report is not None))
+
+    assert stops[1] < 0.85 * stops[0]
 
 
 def test_too_many_spares_are_refused() -> None:

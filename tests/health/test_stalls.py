@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rota.health.stalls import ProgressOfRanks, Stall, StallKind
 
 
@@ -49,3 +51,45 @@ def test_job_that_reports_nothing_is_left_alone() -> None:
 
     assert progress.look(0.0, {}) is None
     assert progress.look(1e6, {}) is None
+
+
+def test_rank_whose_gpus_are_idle_while_all_others_are_busy_is_what_they_wait_for() -> None:
+    progress = ProgressOfRanks(60.0)
+    busy = {0: 99.0, 1: 0.0, 2: 97.0, 3: 100.0}
+
+    assert progress.look_at_gpus(10.0, busy) is None
+    assert progress.look_at_gpus(69.0, busy) is None
+    stall = progress.look_at_gpus(70.0, busy)
+
+    assert stall is not None
+    assert (stall.kind, stall.ranks) == (StallKind.HANG, (1,))
+    assert stall.text == "the GPUs of rank 1 are idle for 60 s while those of 3 others are busy"
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        {},
+        {0: 0.0},
+        {0: 0.0, 1: 0.0, 2: 0.0},
+        {0: 0.0, 1: 0.0, 2: 99.0},
+        {0: 0.0, 1: 99.0, 2: 50.0},
+        {0: 30.0, 1: 99.0, 2: 99.0},
+    ],
+    ids=["none is measured", "one rank", "all idle", "most idle", "others half busy", "busy a little"],
+)
+def test_gpus_that_show_no_hang(busy: dict[int, float]) -> None:
+    progress = ProgressOfRanks(60.0)
+
+    assert [progress.look_at_gpus(30.0 * look, busy) for look in range(20)] == [None] * 20
+
+
+def test_gpus_that_were_busy_in_between_begin_anew() -> None:
+    progress = ProgressOfRanks(60.0)
+    idle, busy = {0: 0.0, 1: 99.0}, {0: 99.0, 1: 99.0}
+    progress.look_at_gpus(0.0, idle)
+    progress.look_at_gpus(50.0, busy)
+
+    assert progress.look_at_gpus(70.0, idle) is None
+    assert progress.look_at_gpus(129.0, idle) is None
+    assert progress.look_at_gpus(130.0, idle) is not None

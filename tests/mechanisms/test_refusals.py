@@ -15,6 +15,7 @@ from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, Job, JobId, Level, Locality, NodeId, Role
 from rota.drivers.simulator.study import Setting, simulate
+from rota.mechanisms.ordering import refusals
 from rota.perf.speed.model import Costs
 from rota.placement import Style
 from rota.scenario import FaultRates
@@ -106,8 +107,9 @@ def test_kept_refusals_change_no_decision(policy: str, seed: int) -> None:
     )
     kept, tried = Steps(), Steps()
 
-    simulate(workload, policy, setting, journal=kept)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refusals, "_MANY_SHAPES", 0)
+        simulate(workload, policy, setting, journal=kept)
         patch.setattr(Style, "keeps_refusal", lambda self, job: False)
         simulate(workload, policy, setting, journal=tried)
 

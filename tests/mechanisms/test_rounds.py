@@ -5,10 +5,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from builders import World, cluster, node, on, stop
 from rota.core.messages.decisions import Lease, Renew, Start
-from rota.core.messages.events import JobHeld, Lapsed, NodeDrained, NodeLost, NodeRemoved, NodeUndrained, Stopped
+from rota.core.messages.events import (
+    Interrupted,
+    JobCancelled,
+    JobHeld,
+    Lapsed,
+    NodeDrained,
+    NodeLost,
+    NodeRemoved,
+    NodeUndrained,
+    Stopped,
+)
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobId, Level, Locality, NodeId
 from rota.mechanisms.rounds.deficits import Deficits
@@ -134,6 +145,22 @@ def test_lost_node_is_seen_at_once_while_nobody_runs() -> None:
     assert before is not None
     assert after is not None
     assert (before.code, after.code) == (ReasonCode.FRAGMENTED, ReasonCode.NEVER_FITS)
+
+
+@pytest.mark.parametrize("rule", ["isolated", "min_total_duration", "max_min_fairness"])
+def test_job_that_came_back_and_was_cancelled_in_one_step_is_forgotten(rule: str) -> None:
+    world = World(of=cluster(node("n1", 1), node("n2", 1)), policy=f"gavel/{rule}:compat=none,round_s=100")
+    world.settle(world.submit("a", work=1000.0))
+    world.settle(world.submit("b", work=1000.0))
+    world.pass_s(10.0)
+
+    world.settle(world.step(Interrupted(JobId("a"), 5.0), JobCancelled(JobId("a"))))
+    for _ in range(3):
+        world.pass_s(100.0)
+        world.settle(world.step(Lapsed(JobId("b"), 50.0)) if world.states()["b"] == "running" else world.timer())
+
+    assert world.states()["a"] == "cancelled"
+    assert world.states()["b"] == "running"
 
 
 def test_nodes_that_left_the_cluster_are_not_shared_out() -> None:

@@ -78,7 +78,7 @@ def published_json(draw: st.DrawFn) -> dict[str, Any]:
                 "fpgaLatency": draw(TIMES),
                 "isBackwardNode": int(is_backward),
                 "colorClass": nodes[draw(st.integers(0, count - 1))]["colorClass"] if is_backward else draw(color),
-                "size": draw(st.integers(0, 4)),
+                "size": draw(st.integers(0, 16)) / 4,
             }
         )
     costs = [draw(TIMES) for _ in nodes]
@@ -89,7 +89,7 @@ def published_json(draw: st.DrawFn) -> dict[str, Any]:
         if draw(st.booleans())
     ]
     devices = {"maxFPGAs": draw(st.integers(0, 3)), "maxCPUs": draw(st.integers(1, 2))}
-    return {"maxSizePerFPGA": draw(st.sampled_from([3, 6, 1000])), **devices, "nodes": nodes, "edges": edges}
+    return {"maxSizePerFPGA": draw(st.sampled_from([0.75, 3.5, 6, 1000])), **devices, "nodes": nodes, "edges": edges}
 
 
 def planned(planner: str, problem: PlanningProblem) -> PlacementPlan | str:

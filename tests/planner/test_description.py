@@ -77,6 +77,20 @@ def test_bad_graph_is_one_line(tmp_path: Path, changed: dict[str, Any], told: st
     assert "\n" not in str(failure.value)
 
 
+def test_parts_of_a_unit_of_memory_count(tmp_path: Path) -> None:
+    nodes = [node(7, size=0.6), node(9, size=0.6)]
+
+    def devices_of(size: float) -> set[str]:
+        problem = read_problem(published_file(tmp_path, maxCPUs=0, maxFPGAs=2, maxSizePerFPGA=size, nodes=nodes))
+        stages = run_planner("max-load", problem, PlannerOptions()).stages
+        assert sum(stage.memory_bytes for stage in stages) == pytest.approx(1.2)
+        return {stage.devices[0] for stage in stages if stage.operators}
+
+    assert len(devices_of(0.6)) == 2
+    with pytest.raises(RotaError, match="never fits"):
+        devices_of(0.59)
+
+
 @pytest.mark.parametrize("size", [4.0, 9.0])
 def test_memory_that_never_fits_is_one_line_for_planners_that_do_not_swap(tmp_path: Path, size: float) -> None:
     nodes = [node(7, colorClass=1), node(9, colorClass=1)]

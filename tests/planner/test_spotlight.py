@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from planner.planning import problem_of
+from planner.planning import layered_problem, problem_of
 from rota.planner.description.devices import fully_connected
 from rota.planner.description.operators import GraphOperator
 from rota.planner.options import PlannerOptions
@@ -25,3 +27,14 @@ def test_learning_finds_that_branches_run_side_by_side() -> None:
     refuse_misplaced(problem, plan.stages)
     assert plan.value_ms == pytest.approx(10.0, abs=0.1)
     assert plan.value_ms == plan_spotlight(problem, PlannerOptions(coarsen_to=6)).value_ms
+
+
+@pytest.mark.slow
+def test_ten_thousand_operators_are_learned_in_seconds() -> None:
+    problem = layered_problem(10_000)
+    began_s = time.process_time()
+
+    plan = plan_spotlight(problem, PlannerOptions())
+
+    assert time.process_time() - began_s < 10.0
+    refuse_misplaced(problem, plan.stages)

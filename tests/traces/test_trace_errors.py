@@ -253,6 +253,10 @@ ROTA_JSON = {
         '{"id": "a", "submit_s": 0, "depends_on": "b"}',
         "depends_on is 'b'; expected JSON (Expecting value)",
     ),
+    "apart": (
+        '{"id": "a", "submit_s": 0, "labels": {"apart": "row"}}',
+        "job a: labels.apart is 'row'; it must be rack or domain",
+    ),
     "labels": (
         '{"id": "a", "submit_s": 0, "labels": {"a": 1}}',
         "labels is {'a': 1}; expected a JSON object of texts, or a list of pairs",

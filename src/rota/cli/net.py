@@ -48,6 +48,7 @@ def show(
       rota net show net.yaml --cluster gpu=64/8 --path n1 n8
     """
     from rota.files.network.network_file import network_from_spec
+    from rota.network.layers import layers_of
     from rota.network.routing import Router
 
     model = network_from_spec(file, _names(cluster))
@@ -66,33 +67,21 @@ def show(
         ]
         emit(rows, (Column(key="path"), Column(key="gbit_per_s", right=True)), output)
         return
-    groups: dict[tuple[str, str, float], int] = {}
-    for link in topology.links:
-        one, other = sorted((_layer(link.source, topology.nodes), _layer(link.target, topology.nodes)))
-        key = (one, other, link.bytes_per_s)
-        groups[key] = groups.get(key, 0) + 1
     rows = [
         {
             "links": topology.kind,
-            "between": f"{one} and {other}",
-            "count": count // 2,
-            "gbit_per_s": _gbit(rate),
-            "total_gbit_per_s": _gbit(count // 2 * rate),
+            "between": layer.between,
+            "count": layer.count,
+            "gbit_per_s": _gbit(layer.bytes_per_s),
+            "total_gbit_per_s": _gbit(layer.count * layer.bytes_per_s),
         }
-        for (one, other, rate), count in sorted(groups.items())
+        for layer in layers_of(topology)
     ]
     emit(rows, _KINDS, output)
 
 
 def _gbit(bytes_per_s: float) -> float:
     return round(8e-9 * bytes_per_s, 3)
-
-
-def _layer(name: str, nodes: tuple[str, ...]) -> str:
-    """The kind of a vertex: node, device, or the letters of a switch's name."""
-    if "/" in name:
-        return "device"
-    return "node" if name in set(nodes) else name.rstrip("0123456789.")
 
 
 @app.command("load")

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.plan_devices import named_devices
 from rota.cli.plan_parallel import parallel
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, emit_one, progress
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
-from rota.planner.description.devices import DeviceGraph, fully_connected
 from rota.planner.description.fields import write_json
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.description.read import read_problem
@@ -87,6 +87,11 @@ DevicesOption = Annotated[
     ),
 ]
 
+LinksOption = Annotated[
+    str | None,
+    typer.Option("--network", help="The network file whose links connect the nodes of --devices.", metavar="FILE"),
+]
+
 
 def _examples(*lines: str) -> str:
     """The end of a command's help, kept in lines."""
@@ -99,6 +104,7 @@ def _examples(*lines: str) -> str:
         "rota plan place layer-bert24_training.json --objective throughput -o json",
         "rota plan place model.json --objective latency --planner pesto --time-limit 30",
         "rota plan place vgg-19-pbs-32.txt --planner dapple --devices gpu=16/8 --figure plan.html",
+        "rota plan place model.json --devices v100=8/2 --network net.yaml",
     ),
 )
 def place(
@@ -106,6 +112,7 @@ def place(
     objective: ObjectiveOption = None,
     planner: PlannerOption = None,
     devices: DevicesOption = None,
+    network: LinksOption = None,
     micro_batches: MicroBatchesOption = 8,
     seed: SeedOption = 0,
     time_limit_s: LimitOption = 10.0,
@@ -121,7 +128,7 @@ def place(
     if deadline_ms is not None and planner not in WITH_DEADLINE:
         raise RotaError(f"--deadline is for {' and '.join(WITH_DEADLINE)}; name one of them with --planner")
     step = _step(micro_batches, schedule, chunks, recompute, swap_gb_s)
-    problem = read_problem(graph, _devices(devices))
+    problem = read_problem(graph, named_devices(devices, network))
     options = PlannerOptions(
         objective=objective,
         micro_batches=micro_batches,
@@ -177,7 +184,7 @@ def compare(
 ) -> None:
     """Plan one graph with several planners and judge all plans by the same rules."""
     step = _step(micro_batches, schedule, chunks, recompute, swap_gb_s)
-    problem = read_problem(graph, _devices(devices))
+    problem = read_problem(graph, named_devices(devices))
     options = PlannerOptions(micro_batches=micro_batches, time_limit_s=time_limit_s, seed=seed)
     names = planners or [entry.name for entry in PLANNERS if entry.places and entry.needs is None and entry.compared]
     for name in names:
@@ -276,17 +283,6 @@ def policies(output: OutputOption = OutputFormat.TABLE) -> None:
 
 
 app.command("parallel")(parallel)
-
-
-def _devices(text: str | None) -> DeviceGraph | None:
-    """The devices that an option names."""
-    if text is None:
-        return None
-    device_type, _, counts = text.partition("=")
-    count, _, per_node = counts.partition("/")
-    if not device_type or not count.isdigit() or int(count) < 1 or (per_node and not per_node.isdigit()):
-        raise RotaError(f"--devices {text}: expected TYPE=COUNT or TYPE=COUNT/PER_NODE, as v100=16/8")
-    return fully_connected(device_type, int(count), per_node=int(per_node) if per_node else None)
 
 
 def _step(

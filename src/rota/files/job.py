@@ -22,7 +22,7 @@ from rota.core.model.job import (
     Role,
     TenantId,
 )
-from rota.core.model.labels import NODE_NAME, TOLERATES_SUSPECTS, Operator, Requirement
+from rota.core.model.labels import NODE_NAME, TOLERATES_SUSPECTS, Operator, Requirement, fault_in_apart
 from rota.files.auto import settled
 from rota.files.document import read_document
 from rota.files.job_strictness import refuse_ambiguous
@@ -217,8 +217,9 @@ def with_amounts(file: JobFile, values: dict[str, Any], source: Path | str = "jo
 
 
 def _refuse_labels(file: JobFile, source: Path | str) -> None:
-    """Refuse labels of sharing that can't be read; jobs that were accepted before are not refused."""
-    fault = fault_in_labels(file.labels.items(), _roles(file)[0].device_milli)
+    """Refuse labels of sharing and of placement that can't be read; jobs that were accepted before are not refused."""
+    labels = file.labels.items()
+    fault = fault_in_apart(labels) or fault_in_labels(labels, _roles(file)[0].device_milli)
     if fault is not None:
         raise RotaError(f"{source}: {f'job {file.name}: ' if file.name else ''}{fault}")
 

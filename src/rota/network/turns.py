@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rota.network.cassini import MOST_STRETCH, JobCircle, affinity_shifts
+from rota.network.cassini import MOST_STRETCH, JobCircle, affinity_shifts, rank_by_score
 from rota.network.crux import compressed, intensity
 from rota.network.model import LinkMechanism, NetworkModel
 from rota.network.phases import PhasedJob, run_phases
@@ -141,6 +141,19 @@ def shifts_of(jobs: Sequence[PhasedJob], model: NetworkModel) -> tuple[float, ..
     by_link = contended(jobs, model)
     capacity = {link: float(model.topology.capacity[link]) for link in by_link}
     return affinity_shifts(circles_of(jobs), by_link, capacity).shifts_s
+
+
+def compatibility(traffics: Sequence[JobTraffic], model: NetworkModel) -> float:
+    """Return Cassini's score of a placement of all jobs: 1 where turns keep every link within its rate."""
+    jobs = [phased_job(traffic) for traffic in traffics]
+    links = contended(jobs, model)
+    capacity = {link: float(model.topology.capacity[link]) for link in links}
+    return affinity_shifts(circles_of(jobs), links, capacity).score
+
+
+def most_compatible(candidates: Sequence[Sequence[JobTraffic]], model: NetworkModel) -> int:
+    """Return the number of the placement of all jobs with the best score."""
+    return rank_by_score([compatibility(traffics, model) for traffics in candidates])[0]
 
 
 def phased_job(traffic: JobTraffic) -> PhasedJob:

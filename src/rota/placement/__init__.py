@@ -11,6 +11,7 @@ from rota.core.model.job import Job, Level, Locality
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.perf.speed.network import Weighting, weighting
+from rota.placement.apart import apart_by, find_apart
 from rota.placement.links import find_by_links
 from rota.placement.network import find_near
 from rota.placement.patterns import Pattern
@@ -53,6 +54,8 @@ class Style:
     def ladder(self, job: Job) -> tuple[tuple[float, Locality], ...]:
         """The localities that a job requires, each until it has waited so long."""
         locality = self.locality(job)
+        if job.locality is None and apart_by(job) is not None:
+            return ()
         first = ((locality.relax_after_s, locality),) if locality.hard else ()
         return first if job.locality is not None else (*first, *self.then)
 
@@ -61,8 +64,8 @@ class Style:
         if self.ranking is not None or self.network:
             return job.id
         if job.locality is None and not job.exclusive and job.elastic is None and not self.by_skew:
-            return job.roles
-        return (job.roles, self.locality(job), self._pattern(job), job.exclusive, job.elastic)
+            return (job.roles, apart_by(job)) if job.labels else job.roles
+        return (job.roles, self.locality(job), self._pattern(job), job.exclusive, job.elastic, apart_by(job))
 
     def keeps_refusal(self, job: Job) -> bool:
         """Whether a job that finds no devices finds some only after a node gets room for a task of it.
@@ -86,6 +89,9 @@ class Style:
         return self._find(inventory, job, insist)
 
     def _find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
+        apart = apart_by(job)
+        if apart is not None:
+            return find_apart(inventory, job, apart, insist)
         if self.ranking is not None:
             return find_ranked(inventory, job, self.ranking, insist)
         if self.network:

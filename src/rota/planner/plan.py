@@ -35,7 +35,7 @@ class PlanStage:
     operators: tuple[int, ...]
     compute_ms: float = 0.0
     transfer_ms: float = 0.0
-    memory_bytes: int = 0
+    memory_bytes: float = 0
 
     @property
     def load_ms(self) -> float:

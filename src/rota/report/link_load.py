@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import plotly.graph_objects as go
+from typing import TYPE_CHECKING
 
 from rota.core.messages.decisions import Move, Resize, Resume, Start, Stop, Suspend
-from rota.core.messages.events import Interrupted, JobArrived, JobEnded, NodeAdded
+from rota.core.messages.events import Interrupted, JobArrived, JobEnded, NodeAdded, StartFailed
 from rota.core.model.cluster import Node
 from rota.core.model.job import Job, JobId
+from rota.core.model.placement import Placement
 from rota.network.load import NetworkLoad
 from rota.network.model import NetworkModel
-from rota.report.look import safe, styled
-from rota.store.journal import JournalReader
+from rota.store.journal import JournalReader, Step
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 MOST_MOMENTS = 4000
 LINKS_SHOWN = 12
@@ -45,19 +47,43 @@ class LinkSeries:
 
 def link_series(journal: JournalReader, network: NetworkModel) -> list[LinkSeries]:
     """Return the load of each link that was ever used, the busiest first."""
-    nodes: list[Node] = list(journal.header.cluster.nodes)
+    return series_of_steps(journal.steps(), network, journal.header.cluster.nodes)
+
+
+def series_of_steps(
+    steps: Iterable[Step],
+    network: NetworkModel,
+    nodes: Sequence[Node],
+    known: Mapping[JobId, Job] | None = None,
+    placed: Mapping[JobId, Placement] | None = None,
+    *,
+    since_s: float | None = None,
+    every_s: float = 0.0,
+) -> list[LinkSeries]:
+    """Return the load of each link from some steps on, with the jobs that are known and placed before them.
+
+    They are so from `since_s` on, if given. Of each interval of `every_s` only the last load counts.
+    """
     load = NetworkLoad(network, nodes)
-    jobs: dict[JobId, Job] = {}
+    jobs: dict[JobId, Job] = dict(known or {})
+    for job_id, placement in (placed or {}).items():
+        load.enter(jobs[job_id], placement)
     at_s: list[float] = []
     rates: list[dict[int, float]] = []
-    for step in journal.steps():
+    last_s = since_s
+
+    def keep() -> None:
+        if last_s is not None:
+            at_s.append(last_s)
+            rates.append(load.link_bytes_per_s())
+
+    for step in steps:
+        if last_s is not None and _interval(last_s, every_s) != _interval(step.now_s, every_s):
+            keep()
         _happen(load, jobs, step.events)
         _decide(load, jobs, step.decisions)
-        if at_s and step.now_s == at_s[-1]:
-            at_s.pop()
-            rates.pop()
-        at_s.append(step.now_s)
-        rates.append(load.link_bytes_per_s())
+        last_s = step.now_s
+    keep()
     every = max(len(at_s) // MOST_MOMENTS, 1)
     kept, times = rates[::every], tuple(at_s[::every])
     links = network.topology.links
@@ -74,12 +100,16 @@ def link_series(journal: JournalReader, network: NetworkModel) -> list[LinkSerie
     return sorted(series, key=lambda each: (-each.mean, each.link))
 
 
+def _interval(at_s: float, every_s: float) -> float:
+    return at_s // every_s if every_s else at_s
+
+
 def _happen(load: NetworkLoad, jobs: dict[JobId, Job], events: Iterable[object]) -> None:
     for event in events:
         match event:
             case JobArrived():
                 jobs[event.job.id] = event.job
-            case JobEnded() | Interrupted():
+            case JobEnded() | Interrupted() | StartFailed():
                 load.leave(event.job_id)
             case NodeAdded():
                 load.add_node(event.node)
@@ -90,13 +120,17 @@ def _decide(load: NetworkLoad, jobs: dict[JobId, Job], decisions: Iterable[objec
         match decision:
             case Stop() | Suspend():
                 load.leave(decision.job_id)
-            case Start() | Resume() | Resize() | Move():
+            case Start() | Resume() | Resize() | Move() if decision.job_id in jobs:
                 load.leave(decision.job_id)
                 load.enter(jobs[decision.job_id], decision.placement)
 
 
 def load_figure(series: Sequence[LinkSeries]) -> go.Figure:
     """Return the load of the busiest links over time."""
+    import plotly.graph_objects as go
+
+    from rota.report.look import safe, styled
+
     figure = go.Figure()
     for each in series[:LINKS_SHOWN]:
         figure.add_scatter(
@@ -115,6 +149,8 @@ def load_figure(series: Sequence[LinkSeries]) -> go.Figure:
 
 def load_page(series: Sequence[LinkSeries], title: str) -> str:
     """Return a page of its own with the figure and a table of all used links."""
+    from rota.report.look import safe
+
     head = "<tr><th>link</th><th>rate (Gbit/s)</th><th>mean load</th><th>peak load</th></tr>"
     rows = "".join(
         f"<tr><td>{safe(each.link)}</td><td>{8e-9 * each.bytes_per_s:.4g}</td><td>{each.mean:.1%}</td>"

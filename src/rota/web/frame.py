@@ -14,6 +14,7 @@ NAVIGATION = (
     ("/", "Overview", "space_dashboard"),
     ("/jobs", "Jobs", "list_alt"),
     ("/cluster", "Cluster", "dns"),
+    ("/network", "Network", "hub"),
     ("/tenants", "Tenants", "groups"),
     ("/what-if", "What-if", "alt_route"),
     ("/truth", "Truth", "fact_check"),
@@ -42,6 +43,7 @@ def frame(context: PageContext, path: str) -> Iterator[None]:
                 html.span("Rota")
             with html.nav().props('aria-label="Pages"'):
                 hidden = {
+                    "/network": context.service.scheduling.network is None,
                     "/submit": not context.may_submit,
                     "/what-if": not context.may_study,
                     "/audit-log": not context.is_admin,

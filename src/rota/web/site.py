@@ -22,7 +22,7 @@ from rota.live.workers.whatif import WhatIf
 from rota.web.bound_pages import BoundPages
 from rota.web.frame import frame
 from rota.web.page_context import PageContext
-from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, truth, whatif
+from rota.web.pages import audit, cluster, job, jobs, network, overview, submit, tenants, truth, whatif
 
 BUILD_TIMEOUT_S = 20.0
 """How long building a page may take on a busy machine."""
@@ -33,6 +33,7 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/jobs", "Jobs", jobs.build),
     ("/jobs/{job_id}", "Job", job.build),
     ("/cluster", "Cluster", cluster.build),
+    ("/network", "Network", network.build),
     ("/tenants", "Tenants", tenants.build),
     ("/what-if", "What-if", whatif.build),
     ("/truth", "Truth", truth.build),

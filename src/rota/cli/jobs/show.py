@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.completion import job_ids
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo, neutral
@@ -16,7 +17,7 @@ from rota.sdk.client import Client
 if TYPE_CHECKING:
     from rota.drivers.kubernetes.user import ClusterUser
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.", autocompletion=job_ids)]
 
 
 def show(job: JobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.completion import policy_names
+
 
 class Cgroup(Enum):
     """Whether tasks get cgroups: where available, always (or no manager starts), or never."""
@@ -48,6 +50,9 @@ Emulate = Annotated[
 ]
 ProtectOption = Annotated[
     Protected, typer.Option(help="Running jobs that are never stopped for others: those that start over, or none.")
+]
+PolicyOption = Annotated[
+    str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.", autocompletion=policy_names)
 ]
 MinRunOption = Annotated[
     str, typer.Option(help="How long a job runs at least before it is stopped for others; grows with each time.")

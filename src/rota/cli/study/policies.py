@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.completion import policy_names
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -30,7 +31,11 @@ LIST_COLUMNS = (
 
 def policies(
     name: Annotated[
-        str | None, typer.Argument(help="Only this policy, with its parameters explained; `suggest`: recommend one.")
+        str | None,
+        typer.Argument(
+            help="Only this policy, with its parameters explained; `suggest`: recommend one.",
+            autocompletion=policy_names,
+        ),
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="What each assumes, side by side.")] = False,
     trace: Annotated[

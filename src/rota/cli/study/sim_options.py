@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import OptionInfo
 
+from rota.cli.completion import policy_names
 from rota.cli.render import FiguresOption, MetricOption, OutputFormat, OutputOption
 from rota.core.errors import RotaError
 
@@ -56,7 +57,11 @@ class SimOptions:
     ] = None
     policy: Annotated[
         list[str] | None,
-        _option("NAME[:key=value,...] or FILE.py:FUNCTION[:key=value,...]; may be given several times.", "P"),
+        _option(
+            "NAME[:key=value,...] or FILE.py:FUNCTION[:key=value,...]; may be given several times.",
+            "P",
+            autocompletion=policy_names,
+        ),
     ] = None
     placement: Annotated[
         str | None,

@@ -10,6 +10,11 @@ NODE_NAME = "rota.dev/node"
 """The label that every node has without being given it: its own name."""
 
 
+APART = "apart"
+"""The label of a job whose tasks are to be spread over places that fail together."""
+APART_BY = ("rack", "domain")
+
+
 class Operator(Enum):
     """How a label is compared. The value is the wire form."""
 
@@ -51,6 +56,14 @@ TOLERATES_SUSPECTS = Toleration(SUSPECT.key, SUSPECT.value)
 
 Terms = tuple[tuple[Requirement, ...], ...]
 """Ways to fit: all requirements of one of them must hold. No terms at all fit every node."""
+
+
+def fault_in_apart(labels: Iterable[tuple[str, str]]) -> str | None:
+    """Return what is wrong with a job's label `apart`; None if nothing."""
+    for name, value in labels:
+        if name == APART and value not in APART_BY:
+            return f"labels.{APART} is {value!r}; it must be {' or '.join(APART_BY)}"
+    return None
 
 
 def terms_of(value: Iterable[Iterable[tuple[str, str, Iterable[str]]]]) -> Terms:

@@ -15,6 +15,7 @@ from rota.live.views.tenant_usage import TenantGuarantees, TenantUse, uses_of
 from rota.store.records import Records
 
 if TYPE_CHECKING:
+    from rota.live.views.link_day import LinkDays
     from rota.live.views.recent import Recent
 
 
@@ -30,6 +31,17 @@ class ManagerOverview:
         self._policy = scheduling.policy
         self._recent: Recent | None = None
         self._gpus = gpus
+        self._network = scheduling.network
+        self._links: LinkDays | None = None
+
+    @property
+    def links(self) -> LinkDays | None:
+        """The links between the nodes; None without a network."""
+        if self._links is None and self._network is not None:
+            from rota.live.views.link_day import LinkDays
+
+            self._links = LinkDays(self._records, self._control, self._network)
+        return self._links
 
     @property
     def recent(self) -> Recent:

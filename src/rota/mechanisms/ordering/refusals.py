@@ -20,6 +20,8 @@ from rota.mechanisms.ordering.lanes import Key, Lane, is_beyond, moved
 
 _NEAR = 1e-12
 """Relative difference above which rounding can't decide a comparison."""
+_MANY_SHAPES = 16
+"""Shapes of jobs from which on looking at nodes costs less than attempts, which release many jobs."""
 _SCATTERED = (ReasonCode.FRAGMENTED, ReasonCode.HOST_BUSY)
 
 
@@ -30,7 +32,7 @@ def is_refused(lane: Lane, key: Key, index: Index, draft: Draft, *, preempts: bo
     task; or it has a single task, and no node at all has.
     """
     refused = lane.refused_key
-    if index.drifts:
+    if index.drifts or len(index.lanes) < _MANY_SHAPES:
         return False
     inventory = draft.inventory
     live = lane.head[1]

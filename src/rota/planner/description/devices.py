@@ -20,7 +20,7 @@ class GraphDevice:
 
     name: str
     type: str
-    memory_bytes: int | None = None
+    memory_bytes: float | None = None
     levels: tuple[tuple[float, float], ...] = ()
     """Speeds that it can run at, as multiples of its times' speed, each with its power in watts."""
     sending_watts: float = 0.0
@@ -123,7 +123,7 @@ def fully_connected(
     device_type: str,
     count: int,
     *,
-    memory_bytes: int | None = None,
+    memory_bytes: float | None = None,
     bytes_per_ms: float = 25e6,
     latency_ms: float = 0.0,
     per_node: int | None = None,

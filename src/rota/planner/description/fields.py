@@ -47,6 +47,11 @@ class JsonFields:
             raise RotaError(f"{self.place}: {name} is {value:g}; it must be {least:g} or more")
         return float(value)
 
+    def size(self, name: str, default: float | None = None) -> float:
+        """A size in any unit: parts of it count, and whole ones stay integers."""
+        value = self.number(name, default)
+        return int(value) if value == int(value) else value
+
     def count(self, name: str, default: int | None = None, *, least: int = 0) -> int:
         """A whole number that is not below `least`."""
         value = self.number(name, default, least=least)

@@ -29,7 +29,7 @@ class GraphOperator:
     time_ms: Mapping[str, float]
     output_bytes: int = 0
     transfer_ms: float | None = None
-    weight_bytes: int = 0
+    weight_bytes: float = 0
     resident_bytes: int = 0
     """Activations kept from the forward to the backward pass, for each micro-batch in flight."""
     colocation: str | None = None

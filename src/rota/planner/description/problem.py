@@ -45,9 +45,9 @@ class PlanningProblem:
             )
 
     @cached_property
-    def class_bytes(self) -> dict[str, int]:
+    def class_bytes(self) -> dict[str, float]:
         """Bytes that must be on one device, by co-location class or operator."""
-        found: dict[str, int] = {}
+        found: dict[str, float] = {}
         for operator in self.graph.operators:
             key = f"class {operator.colocation}" if operator.colocation is not None else f"operator {operator.name!r}"
             found[key] = found.get(key, 0) + operator.weight_bytes

@@ -89,14 +89,14 @@ def _operator(node: JsonFields, transfer_ms: float | None, output_bytes: int) ->
         time_ms=time_ms,
         output_bytes=output_bytes,
         transfer_ms=transfer_ms or 0.0,
-        weight_bytes=int(node.number("size", 0.0)),
+        weight_bytes=node.size("size", 0.0),
         colocation=str(node.count("colorClass", least=-(2**31))) if "colorClass" in node else None,
         is_backward=node.flag("isBackwardNode", False),
     )
 
 
 def _devices(top: JsonFields) -> DeviceGraph:
-    memory_bytes = int(top.number("maxSizePerFPGA", least=1.0))
+    memory_bytes = top.size("maxSizePerFPGA")
     refuse_many_devices(top.count("maxFPGAs") + top.count("maxCPUs"))
     accelerators = [
         GraphDevice(name=f"{ACCELERATOR}-{number}", type=ACCELERATOR, memory_bytes=memory_bytes)

@@ -28,7 +28,7 @@ _LOOKS = 300_000
 @dataclass(slots=True)
 class _DeviceState:
     free_ms: float = 0.0
-    held_bytes: int = 0
+    held_bytes: float = 0
     last: int | None = None
 
 
@@ -44,7 +44,7 @@ class MemoryListScheduler:
     _arrivals_ms: dict[tuple[int, int], float] = field(default_factory=dict)
     _states: list[_DeviceState] = field(default_factory=list)
     _home: dict[str, int] = field(default_factory=dict)
-    _class_bytes: dict[str, int] = field(default_factory=dict)
+    _class_bytes: dict[str, float] = field(default_factory=dict)
     _types: list[str] = field(default_factory=list)
     _usable: dict[str, list[int]] = field(default_factory=dict)
 

@@ -54,7 +54,7 @@ def max_load_ms(stages: Sequence[PlanStage]) -> float:
 def refuse_misplaced(problem: PlanningProblem, stages: Sequence[PlanStage]) -> None:
     """Raise where a plan leaves an operator out, splits a co-location class or exceeds a device's memory."""
     device_of: dict[int, str] = {}
-    held: dict[str, int] = {}
+    held: dict[str, float] = {}
     for stage in stages:
         for number in stage.operators:
             if number in device_of:

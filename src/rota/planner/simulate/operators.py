@@ -8,6 +8,7 @@ links of one medium are serialised.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 from rota.planner.description.operators import CPU
 from rota.planner.description.problem import PlanningProblem
@@ -19,10 +20,10 @@ def simulate_placement(
 ) -> StepTimeline:
     """One step; devices take ready operators in the given order, or by the longest way to the end."""
     tasks = placement_tasks(problem, device_of, order)
-    resident = dict.fromkeys((device.name for device in problem.devices.devices), 0)
+    resident = dict.fromkeys((device.name for device in problem.devices.devices), 0.0)
     for number, name in device_of.items():
         resident[name] += problem.graph.operators[number].weight_bytes
-    return simulate_tasks(tasks, resident)
+    return simulate_tasks(tasks, {name: ceil(held) for name, held in resident.items()})
 
 
 def placement_tasks(problem: PlanningProblem, device_of: Mapping[int, str], order: Sequence[int] = ()) -> list[SimTask]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from rota.core.errors import RotaError
 from rota.planner.simulate.shared_cores import run_on_cores
@@ -70,7 +71,7 @@ class StepTimeline:
         return max(0.0, 1.0 - busy_ms / (len(devices) * self.step_ms))
 
 
-def side_by_side(device: str, memory_bytes: int, spans: Sequence[tuple[str, float, float]]) -> StepTimeline:
+def side_by_side(device: str, memory_bytes: float, spans: Sequence[tuple[str, float, float]]) -> StepTimeline:
     """The step of operators (name, start, end) that one device runs at once, as its planner's rules say."""
     return StepTimeline(
         spans=tuple(
@@ -78,8 +79,8 @@ def side_by_side(device: str, memory_bytes: int, spans: Sequence[tuple[str, floa
             for name, start_ms, end_ms in spans
         ),
         step_ms=max((end_ms for _, _, end_ms in spans), default=0.0),
-        peak_bytes={device: memory_bytes},
-        memory={device: ((0.0, memory_bytes),)},
+        peak_bytes={device: ceil(memory_bytes)},
+        memory={device: ((0.0, ceil(memory_bytes)),)},
     )
 
 

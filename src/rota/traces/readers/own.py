@@ -20,6 +20,7 @@ from rota.core.model.job import (
     Role,
     TenantId,
 )
+from rota.core.model.labels import fault_in_apart
 from rota.perf.speed.sharing_labels import fault_in_labels
 from rota.traces.assemble import gang, plain_job, shape_of
 from rota.traces.builder import Entry, TraceBuilder
@@ -141,9 +142,10 @@ def _entry(values: dict[str, object]) -> Entry:
     roles = _roles(values)
     is_plain = "work" in values and len(roles) == 1 and _PLAIN.issuperset(values)
     job = _plain(values, roles) if is_plain else _any(values, roles)
-    fault = fault_in_labels(job.labels, roles[0].device_milli) if job.labels else None
-    if fault is not None:
-        raise BadLine(f"job {job.id}: {fault}")
+    if job.labels:
+        fault = fault_in_apart(job.labels) or fault_in_labels(job.labels, roles[0].device_milli)
+        if fault is not None:
+            raise BadLine(f"job {job.id}: {fault}")
     outcome = cast(Outcome, values.get("outcome", Outcome.SUCCEEDED))
     return cast(float, values["submit_s"]), job, outcome, cast(float, values.get("ends_at", 1.0))
 
