@@ -77,10 +77,13 @@ def new_token(manager: Manager, role: str = "member", **fields: object) -> tuple
 class TimedStream:
     """A stream that is read in a thread until its end."""
 
-    def __init__(self, url: str, path: str, token: str) -> None:
+    def __init__(self, url: str, path: str, token: str, *more_tokens: str) -> None:
         place = urlsplit(url)
         self._connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=20)
-        self._connection.request("GET", f"/api/v1{path}", headers={"Authorization": f"Bearer {token}"})
+        self._connection.putrequest("GET", f"/api/v1{path}")
+        for each in (token, *more_tokens):
+            self._connection.putheader("Authorization", f"Bearer {each}")
+        self._connection.endheaders()
         self._answer = self._connection.getresponse()
         self.status = self._answer.status
         self.content = b""

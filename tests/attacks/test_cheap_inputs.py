@@ -212,6 +212,22 @@ def test_token_has_a_rate_and_a_number_of_waiting_jobs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.attack("spells its token differently in each request", stopped_by="one reader of tokens; the rate: 429")
+def test_spellings_of_a_token_share_a_rate(tmp_path: Path) -> None:
+    settings = tmp_path / "rota.yaml"
+    settings.write_text("limits: {requests_per_second: 0.1, requests_burst: 3}\nrequire_token: true\n")
+    manager = Manager(reachable(), "--emulate", "gpu=2/2", "--config", str(settings), *AS_ROOT).start_guarded()
+    try:
+        spellings = [
+            f"{scheme}{spaces}{manager.token}" for scheme in ("Bearer", "bEARER") for spaces in (" ", "  ", "   ")
+        ]
+        answers = [ask(manager, "GET", "/api/v1/nodes", Authorization=each) for each in spellings]
+        assert [status for status, _ in answers] == [200] * 3 + [429] * 3
+    finally:
+        manager.clean_up()
+
+
+@pytest.mark.slow
 @pytest.mark.attack("requests without end from one token", stopped_by="the rate of its requests: 429 with Retry-After")
 def test_requests_of_a_token_have_a_rate(tmp_path: Path) -> None:
     settings = tmp_path / "rota.yaml"

@@ -89,6 +89,21 @@ def http(method: str, path: str, body: object = None, *more: str) -> str:
             marks=pytest.mark.attack("sends a token that it guessed", stopped_by="unknown tokens are refused"),
             id="guessed",
         ),
+        pytest.param(
+            http("POST", "/api/v1/jobs", {"run": "id"}, "Authorization:"),
+            marks=pytest.mark.attack("submits a job with an empty token, to run it as the owner", stopped_by=BY_USER),
+            id="empty token",
+        ),
+        pytest.param(
+            http("POST", "/api/v1/jobs", {"run": "id"}, "Authorization:", "Authorization: Bearer x"),
+            marks=pytest.mark.attack("hides an empty token before a guessed one", stopped_by=BY_USER),
+            id="two tokens",
+        ),
+        pytest.param(
+            http("GET", "/jobs", None, "Authorization: Bearer x"),
+            marks=pytest.mark.attack("opens the owner's dashboard with a guessed token", stopped_by=BY_USER),
+            id="dashboard with a token",
+        ),
     ],
 )
 def test_other_user_is_refused(manager: Manager, request_text: str) -> None:

@@ -64,6 +64,19 @@ def test_revoked_token_ends_its_streams_within_a_second(guarded: Manager, path: 
     other.close()
 
 
+@attack("names a second token, so that the end of the first is not noticed", stopped_by="one reader of tokens")
+def test_second_token_does_not_keep_the_streams_of_a_revoked_one(guarded: Manager) -> None:
+    token_id, secret = new_token(guarded, tenants=["vision"])
+    _, other_secret = new_token(guarded, tenants=["vision"])
+    path = "/jobs/1/logs?follow=true"
+    streams = [TimedStream(guarded.client.url, path, secret, second) for second in ("unknown", other_secret)]
+    eventually(lambda: all(each.content for each in streams))
+
+    guarded.client.delete(f"/tokens/{token_id}")
+
+    assert [each.ends_within(1.0) for each in streams] == [True, True]
+
+
 @attack("keeps following a log after its token has expired", stopped_by="streams end with their token")
 def test_expired_token_ends_its_streams_within_a_second(guarded: Manager) -> None:
     begun = time.monotonic()

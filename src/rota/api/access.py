@@ -10,6 +10,7 @@ from enum import Enum
 
 from fastapi import Request
 
+from rota.api.guard.bearer import bearer
 from rota.core.errors import RotaError
 from rota.live.intake.audit_entry import Asker
 from rota.store import clock
@@ -180,17 +181,17 @@ class Access:
 
     def _authenticated(self, request: Request) -> Principal:
         header = request.headers.get("authorization", "")
-        scheme, _, secret = header.partition(" ")
         if not header and not self.required:
             if request.headers.get("origin") or not is_local(request.headers.get("host", "")):
                 raise Forbidden("cross-origin requests are not allowed without a token")
             return OWNER
-        if scheme.lower() != "bearer" or not secret.strip():
+        secret = bearer(header)
+        if not secret:
             raise Unknown(
                 "this manager requires a token; set ROTA_TOKEN, log in with `rota login`, "
                 "or send 'Authorization: Bearer TOKEN'"
             )
-        return self.holder(digest_of(secret.strip()))
+        return self.holder(digest_of(secret))
 
     def holder(self, digest: str) -> Principal:
         """Return the holder of a token by its digest; raises `Unknown` if it is unknown, revoked or expired."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rota.api.access import digest_of
+from rota.api.guard.bearer import token_of
 
 if TYPE_CHECKING:
     from rota.api.service import Service
@@ -64,8 +65,7 @@ class EndedStreams:
         if scope["type"] != "http" or not scope["path"].startswith("/api/"):
             await self._app(scope, receive, send)
             return
-        authorization = dict(scope["headers"]).get(b"authorization", b"")
-        response = SentResponse(send, task, authorization, self._service)
+        response = SentResponse(send, task, token_of(scope), self._service)
         try:
             await self._app(scope, receive, response.send)
         except asyncio.CancelledError:
@@ -80,17 +80,17 @@ class EndedStreams:
 class SentResponse:
     """A response on its way; watched if its request came with a token."""
 
-    def __init__(self, send: Any, task: asyncio.Task[Any], authorization: bytes, service: Service) -> None:
+    def __init__(self, send: Any, task: asyncio.Task[Any], token: str, service: Service) -> None:
         self._send = send
         self._task = task
-        self._authorization = authorization
+        self._digest = digest_of(token) if token else ""
         self._service = service
         self._stop: Callable[[], None] | None = None
         self.ended = False
 
     async def send(self, message: Any) -> None:
         """Send a message of the response."""
-        if self._authorization and message["type"] == "http.response.start" and self._is_valid():
+        if self._digest and message["type"] == "http.response.start" and self._is_valid():
             self._begin()  # what is not valid gets its refusal whole
         elif self._stop is not None and not self._is_valid():
             self._end()
@@ -101,8 +101,7 @@ class SentResponse:
         self._stop = self._service.watch.add(self._is_valid, self._end)
 
     def _is_valid(self) -> bool:
-        digest = digest_of(self._authorization.decode("latin-1").partition(" ")[2].strip())
-        return self._service.access.is_valid(digest)
+        return self._service.access.is_valid(self._digest)
 
     def _end(self) -> None:
         self.ended = True

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from rota.api.access import Principal, digest_of
+from rota.api.guard.bearer import bearer
 from rota.api.service import principal, service
 from rota.api.wire import Problem, moment
 from rota.live.intake.requests import NotFound
@@ -80,7 +81,7 @@ async def poll_device(request: Request, asked: DevicePoll) -> Response:
 @router.post("/logout")
 async def log_out(request: Request, caller: Caller) -> Response:
     """End the session of the request; a token that an admin created stays valid."""
-    digest = digest_of(request.headers.get("authorization", "").partition(" ")[2].strip())
+    digest = digest_of(bearer(request.headers.get("authorization", "")))
     await service(request).logins.log_out(digest, caller.name)
     return JSONResponse({"state": "logged out"})
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
+from rota.api.guard.bearer import token_of
 from rota.api.limits.asgi import Asgi, Message, Receive, Send
 from rota.files.up_file import LimitsPart
 from rota.live.intake.quotas import Bucket
@@ -108,14 +109,11 @@ class FairRequests:
 
     def _key(self, scope: Any) -> str | None:
         """Return what the caller is known by; None for the owner of a manager without tokens."""
-        cookie = b""
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                return f"token {hashlib.sha256(value).hexdigest()}"
-            if name == b"cookie":
-                cookie = value
+        if token := token_of(scope):
+            return f"token {hashlib.sha256(token.encode()).hexdigest()}"
         if not self._token_required:
             return None
+        cookie = next((value for name, value in scope["headers"] if name == b"cookie"), b"")
         if (session := _SESSION.search(cookie)) is not None:
             return f"session {hashlib.sha256(session[1]).hexdigest()}"
         return f"address {(scope.get('client') or ('',))[0]}"
