@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
 from collections.abc import Iterator
 from types import ModuleType
+
+from docs.pages import ROOT
 
 HEAD = """\
 # Python
@@ -34,7 +37,7 @@ def _module(module: ModuleType) -> Iterator[str]:
 
 def _entry(path: str, value: object) -> str:
     if inspect.isclass(value) and path.startswith("rota.policies."):
-        return f"### {path}\n\n{_first(value)}\n"  # compiled classes tell no signatures: the same page for all builds
+        return f"### {path}\n\n{_written(value)}\n"
     if inspect.isclass(value):
         members = [line for name, member in vars(value).items() if (line := _member(name, member))]
         return f"### {path}\n\n```python\nclass {_signed(value.__name__, value)}\n```\n\n{_first(value)}\n\n" + "".join(
@@ -81,6 +84,16 @@ def _signed(name: str, value: object) -> str:
     return name + re.sub(
         r"<([A-Za-z.]+): [^>]*>", r"\1", re.sub(r"<(?:function|class|object|factory)[^>]*>", "...", shown)
     )
+
+
+def _written(kind: type) -> str:
+    """Return the first paragraph of a class's docstring from its source: compiled classes have none."""
+    source = ROOT / "src" / f"{kind.__module__.replace('.', '/')}.py"
+    tree = ast.parse(
+        (source if source.exists() else source.with_suffix("") / "__init__.py").read_text(encoding="utf-8")
+    )
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == kind.__name__]
+    return " ".join((ast.get_docstring(found[0]) or "").partition("\n\n")[0].split()) if found else _first(kind)
 
 
 def _first(value: object) -> str:

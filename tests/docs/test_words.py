@@ -20,7 +20,7 @@ def test_sources_and_pages_use_none_of_the_refused_words() -> None:
 def test_scope_exists_and_leaves_out_only_the_list_of_words() -> None:
     assert [place for place in words.SCOPE if not (words.ROOT / place).exists()] == []
     tools = {path.name for path in words.tracked(["tools"])}
-    assert tools == {path.name for path in (words.ROOT / "tools").glob("*.py")} - {"words.py"}
+    assert tools == {path.name for path in (words.ROOT / "tools").rglob("*.py")} - {"words.py"}
 
 
 @pytest.mark.parametrize(
