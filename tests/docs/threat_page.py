@@ -43,7 +43,7 @@ class CollectedAttacks:
 def collect() -> CollectedAttacks:
     """Collect the marked tests, in a process of its own, as pytest sees them."""
     files = [
-        str(path.relative_to(ROOT)) for path in sorted(_TESTS.rglob("test_*.py")) if "mark.attack(" in path.read_text()
+        str(path.relative_to(ROOT)) for path in sorted(_TESTS.rglob("test_*.py")) if "mark.attack" in path.read_text()
     ]
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "attacks.json"
