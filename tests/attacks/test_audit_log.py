@@ -81,7 +81,7 @@ def rewrite(database: sqlite3.Connection) -> None:
 
 CHAIN, HEAD, FILE = "each entry's hash covers the one before", "the head is kept apart", "the head is noted in a file"
 TAMPERING = [
-    (change, "changes who did something", CHAIN),
+    (change, "changes the name of a user", CHAIN),
     (change_time, "changes when something was done", CHAIN),
     (delete, "deletes an entry", CHAIN),
     (delete_first, "deletes the first entry", CHAIN),

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from docs.pages import ROOT
@@ -56,7 +56,18 @@ def collect() -> CollectedAttacks:
         assert told.exists(), done.stdout + done.stderr
         values = json.loads(told.read_text(encoding="utf-8"))
     return CollectedAttacks(
-        attacks=tuple(Attack(**each) for each in values["attacks"]), skipped=tuple(values["skipped"])
+        attacks=_apart([Attack(**each) for each in values["attacks"]]), skipped=tuple(values["skipped"])
+    )
+
+
+def _apart(attacks: list[Attack]) -> tuple[Attack, ...]:
+    """Return the attacks with one row for the variants of a test that are described in the same words."""
+    by_words: dict[tuple[str, str], list[Attack]] = {}
+    for attack in attacks:
+        by_words.setdefault((attack.file, attack.what), []).append(attack)
+    return tuple(
+        same[0] if len(same) == 1 else replace(same[0], test=same[0].test.partition("[")[0])
+        for same in by_words.values()
     )
 
 
