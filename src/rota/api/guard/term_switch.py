@@ -7,7 +7,6 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from rota.api.limits.asgi import Asgi
-from rota.core.errors import Unavailable
 from rota.live.loop.control import Control
 
 BETWEEN_TERMS = "the settings have changed and take effect now; ask again in a few seconds"
@@ -27,9 +26,7 @@ class TermSwitch:
     def end_term(self, control: Control) -> None:
         """Serve no request by a loop that has ended: those that still wait for it are told to ask again."""
         self.now = _between_terms
-        for entry in control.pending:
-            if entry.done is not None and not entry.done.done():
-                entry.done.set_exception(Unavailable(BETWEEN_TERMS))
+        control.end(BETWEEN_TERMS)
 
 
 async def _stand_by(scope: Any, receive: Any, send: Any) -> None:

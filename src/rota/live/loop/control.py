@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from rota.core.codec.values import encode_job
 from rota.core.engine.driver import ExitDetail, LiveDriver
 from rota.core.engine.engine import Engine
+from rota.core.errors import Unavailable
 from rota.core.messages.decisions import Cause, Move, Resize, Start, Stop
 from rota.core.messages.events import (
     CheckpointChanged,
@@ -62,19 +63,11 @@ from rota.store import clock
 from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records, WriteBatch
 
-PAST_KEY = "past"
-"""The setting that holds the past usage of accounts."""
+PAST_KEY = "past"  # the setting that holds the past usage of accounts
 MEMORY_EVERY_S = 1.0
 _MAY_BE_LATE = (
-    CheckpointChanged,
-    JobCancelled,
-    JobHeld,
-    JobReleased,
-    JobRequeued,
-    JobUpdated,
-    Lapsed,
-    SpeedChanged,
-    WorkDone,
+    *(CheckpointChanged, JobCancelled, JobHeld, JobReleased, JobRequeued, JobUpdated),
+    *(Lapsed, SpeedChanged, WorkDone),
 )
 
 
@@ -102,9 +95,10 @@ class Control:
         self._recorder = recorder
         self._names = [str(books.node.id) for books in engine.state.inventory.nodes]
         self._inbox: list[LoopEntry] = []
+        self._under_way: list[LoopEntry] = []
+        self._ended: str | None = None
         self._wake = asyncio.Event()
-        self.step_s: deque[float] = deque(maxlen=64)
-        """Durations of the last steps of the engine."""
+        self.step_s: deque[float] = deque(maxlen=64)  # durations of the last steps of the engine
         self.step_times = Histogram()
         self.watch = LoopWatch()
         self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner") if plans_slowly else None
@@ -112,7 +106,7 @@ class Control:
         self._at_rest.set()
         self._remembered_s = -math.inf
         self._dependents = Dependents(engine.state)
-        self._leases = Leases(engine.state, lambda event: self._put(LoopEntry([event])))
+        self._leases = Leases(engine.state, lambda event: self.happened(LoopEntry([event])))
         self._listeners: dict[Callable[[Sequence[News]], None], None] = {}
         self._driver: LiveDriver | None = None
         self._hold_when_stopped: set[JobId] = set()
@@ -135,15 +129,17 @@ class Control:
 
     async def apply(self, entry: LoopEntry) -> None:
         """Add an entry; return when it is durable. Refuse it if that is impossible now and it does not only cancel."""
+        if self._ended is not None:
+            raise Unavailable(self._ended)
         if not entry.cancels:
             self.storage.refuse_if_troubled()
         entry.done = asyncio.get_running_loop().create_future()
-        self._put(entry)
+        self.happened(entry)
         await entry.done
 
     def tell(self, event: Event) -> None:
         """Take an event that needs no answer and carries no details."""
-        self._put(LoopEntry([event]))
+        self.happened(LoopEntry([event]))
 
     def answered(self, event: Event, detail: ExitDetail) -> None:
         """Take an event of the driver, with details of a job's end."""
@@ -163,7 +159,7 @@ class Control:
         if isinstance(event, Stopped) and event.job_id in self._hold_when_stopped:
             self._hold_when_stopped.discard(event.job_id)
             events.append(JobHeld(event.job_id))
-        self._put(LoopEntry(events))
+        self.happened(LoopEntry(events))
 
     def hold_when_stopped(self, job_id: JobId) -> None:
         """Hold a job that is being stopped as soon as it has, before it can start again."""
@@ -230,9 +226,6 @@ class Control:
 
     def happened(self, entry: LoopEntry) -> None:
         """Add an entry without waiting until it is durable."""
-        self._put(entry)
-
-    def _put(self, entry: LoopEntry) -> None:
         self._inbox.append(entry)
         self._wake.set()
 
@@ -248,11 +241,18 @@ class Control:
         driver.take_up()
         for live in self.state.jobs.values():
             self._leases.take_up(live)
-        self._put(LoopEntry([TimerFired()]))
+        self.happened(LoopEntry([TimerFired()]))
         while True:
             await self._something_to_do()
-            entries, self._inbox = self._inbox, []
-            await self._step(entries)
+            self._under_way, self._inbox = self._inbox, []
+            await self._step(self._under_way)
+            self._under_way = []
+
+    def end(self, why: str) -> None:
+        """Answer all that wait for a loop that was cancelled, in a step or before it, and refuse what comes later."""
+        self._ended = why
+        for entry in (*self._under_way, *self._inbox):
+            entry.answer(Unavailable(why))
 
     async def _something_to_do(self) -> None:
         while not self._inbox:
@@ -311,10 +311,10 @@ class Control:
         self._tell([live for job_id, live in made.touched.items() if job_id not in withdrawn])
         assert self._driver is not None
         for event in self._driver.carry_out(orders, clock.now_s()):
-            self._put(LoopEntry([event]))
+            self.happened(LoopEntry([event]))
         for decision in made.decisions:
             if isinstance(decision, Stop) and decision.job_id in withdrawn:
-                self._put(LoopEntry([Stopped(decision.job_id, 0.0)]))  # its start was never carried out
+                self.happened(LoopEntry([Stopped(decision.job_id, 0.0)]))  # its start was never carried out
         for live in made.touched.values():
             self._leases.watch(live)
         for job_id in self._dependents.forget(made.touched):
@@ -337,7 +337,7 @@ class Control:
             self._held_back.withdrawn.update(jobs)
             made.batch.answers = [row for row in made.batch.answers if row not in entry.answers]
             made.batch.audit = [row for row in made.batch.audit if row not in entry.audit]
-            self._put(LoopEntry([JobCancelled(job_id) for job_id in jobs]))
+            self.happened(LoopEntry([JobCancelled(job_id) for job_id in jobs]))
             entry.answer(CantStore(f"nothing can be stored now: {self.trouble}; try again later"))
         made.drop_rows(self._held_back.withdrawn)
 
