@@ -133,8 +133,10 @@ def nvmlDeviceGetFieldValues(handle: Any, fields: list[Any]) -> list[Any]:
     names = {138: "nvlink_tx_kib", 139: "nvlink_rx_kib"}
     found = _gpus()[handle]
     return [
-        SimpleNamespace(nvmlReturn=0 if names[one] in found else 3, value=SimpleNamespace(ullVal=found.get(names[one])))
-        for one, _ in fields
+        SimpleNamespace(
+            nvmlReturn=0 if names.get(one) in found else 3, value=SimpleNamespace(ullVal=found.get(names.get(one)))
+        )
+        for one in (each[0] if isinstance(each, tuple) else each for each in fields)
     ]
 
 
