@@ -104,8 +104,14 @@ def live_through(story: Story, policy: str) -> GuardWatch:
     return watch
 
 
+def _known_faults(policies: list[str]) -> list[object]:
+    """The policies; `antman` with the fault that random nodes in doubt have shown."""
+    why = "its bound may suspend an opportunistic job within the minimum run time"
+    return [pytest.param(each, marks=pytest.mark.xfail(reason=why)) if each == "antman" else each for each in policies]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", asking())
+@pytest.mark.parametrize("policy", _known_faults(asking()))
 @given(story=stories())
 @settings(max_examples=8)
 def test_protected_jobs_keep_their_devices_and_every_job_ends(policy: str, story: Story) -> None:
