@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Decision
 from rota.core.messages.events import Event, JobCancelled
 from rota.core.messages.reasons import Reason
@@ -50,7 +50,7 @@ class LoopEntry:
         """Whether it does nothing but cancel jobs, which is possible even while nothing can be stored."""
         return bool(self.events) and all(isinstance(event, JobCancelled) for event in self.events)
 
-    def answer(self, error: RotaError | None = None) -> None:
+    def answer(self, error: RotaError | Unavailable | None = None) -> None:
         """Answer the request, if one waits for that: it is durable, or refused."""
         if self.done is None or self.done.done():
             return
