@@ -220,6 +220,11 @@ class UpFile(FileModel):
             raise ValueError("TLS needs both tls_cert and tls_key")
         return self
 
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether a token is needed on loopback too: as for all that a proxy on this machine lets through."""
+        return self.require_token or self.trust_proxy
+
 
 def is_up_file(document: object) -> bool:
     """Whether a file's values are settings of a manager."""
