@@ -1,0 +1,41 @@
+"""How Rota marks the jobs that it schedules: in their administrator's comment, which users can't write."""
+
+from __future__ import annotations
+
+from rota.drivers.slurm.records import SlurmJob
+
+HELD = "rota"
+"""Held at submission by `job_submit.lua`."""
+HELD_BY_USER = "rota:user"
+"""Held at submission by its user (`sbatch --hold`), who releases it to Rota."""
+PLACED = "rota:placed"
+"""Released by Rota on the nodes of its NodeList."""
+PREEMPTED = "rota:preempted"
+"""Requeued and held by Rota."""
+LEFT = "rota:left"
+"""Left to Slurm: Rota does not understand its request, or the watchdog released it."""
+MANAGED = frozenset({HELD, HELD_BY_USER, PLACED, PREEMPTED})
+
+
+def is_managed(job: SlurmJob) -> bool:
+    """Whether Rota decides when a job runs."""
+    return job.admin_comment in MANAGED
+
+
+def is_held(job: SlurmJob) -> bool:
+    """Whether a waiting job is held, by anyone."""
+    return job.is_pending and job.priority == 0
+
+
+def is_held_by_others(job: SlurmJob) -> bool:
+    """Whether a waiting job is held by its user or an administrator, and not by Rota."""
+    if not is_held(job):
+        return False
+    return not is_managed(job) or (job.admin_comment == HELD_BY_USER and job.reason == "JobHeldUser")
+
+
+def waits_for_slurm(job: SlurmJob, now_s: float) -> bool:
+    """Whether something that Slurm judges keeps a waiting job: a dependency, or its begin time."""
+    if job.dependency or job.reason in ("Dependency", "DependencyNeverSatisfied", "BeginTime"):
+        return True
+    return job.eligible_s > now_s
