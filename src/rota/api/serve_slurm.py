@@ -143,8 +143,9 @@ class _SlurmRun:
         driver: SlurmObserver | SlurmDriver
         if self._options.decides:
             await self._hold_released(view)
-            driver = SlurmDriver(self._commands, view)
-            control = boot_on_slurm(self._records, driver, scheduling, _is_ours)
+            priorities = await self._commands.qos()
+            driver = SlurmDriver(self._commands, view, priorities)
+            control = boot_on_slurm(self._records, driver, scheduling, _is_ours, qos=priorities)
             driver.attach([str(node.id) for node in scheduling.cluster.nodes], clock.now_s)
             control.listen(_cancelling(control, driver))
             driver.note_held(control.state)

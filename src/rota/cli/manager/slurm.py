@@ -138,6 +138,56 @@ def script(
     echo(submit_script(partition), nl=False, lines=True)
 
 
+@app.command("accounting")
+def accounting(
+    out: Annotated[Path, typer.Argument(help="The trace to write.", metavar="FILE")],
+    since: Annotated[
+        str, typer.Option("--since", help="The first submission, as sacct takes it.", metavar="TIME")
+    ] = "now-14days",
+    slurm_conf: Config = None,
+) -> None:
+    """Write the accounting of the last weeks as a trace, for `rota sim` to replay under other policies and limits.
+
+    Examples:
+
+      rota slurm accounting weeks.txt --since now-28days
+
+      rota slurm cluster > cluster.yaml; rota sim weeks.txt --cluster cluster.yaml --policy easy,srtf
+    """
+    import asyncio
+
+    from rota.drivers.slurm.accounts import ACCOUNTING_COLUMNS
+    from rota.drivers.slurm.commands import SlurmCommands
+
+    commands = SlurmCommands(slurm_conf, within_s=600.0)
+    output = asyncio.run(commands.accounting(since, ACCOUNTING_COLUMNS))
+    out.write_bytes(output)
+    jobs = max(len(output.splitlines()) - 1, 0)
+    echo(f"{out}: {jobs} jobs")
+
+
+@app.command("cluster")
+def cluster(slurm_conf: Config = None) -> None:
+    """Print the nodes and accounts of Slurm as a cluster file, for simulations.
+
+    Examples:
+
+      rota slurm cluster > cluster.yaml
+    """
+    import asyncio
+
+    import yaml
+
+    from rota.drivers.slurm.cluster_file import cluster_values
+    from rota.drivers.slurm.commands import SlurmCommands
+
+    async def read() -> dict[str, object]:
+        commands = SlurmCommands(slurm_conf)
+        return cluster_values((await commands.nodes()).found, (await commands.associations()).found)
+
+    echo(yaml.safe_dump(asyncio.run(read()), sort_keys=False), nl=False, lines=True)
+
+
 def _home(data: Path | None) -> Path:
     from rota.sdk.place import data_folder
 

@@ -8,6 +8,11 @@ from rota.drivers.slurm.fields import BadField, tres, tres_gpus
 from rota.drivers.slurm.records import Reading, SlurmUnreadable
 
 COLUMNS = ("Cluster", "Account", "User", "ParentName", "Share", "GrpTRES", "MaxTRESPU", "QOS")
+ACCOUNTING_COLUMNS = (
+    *("JobID", "JobName", "User", "Account", "Partition", "QOS", "Submit", "Start", "End", "ElapsedRaw", "State"),
+    *("Timelimit", "AllocTRES", "ReqTRES", "NNodes", "NCPUS", "ReqMem"),
+)
+"""What `sacct` is asked for: all that the reader of traces uses."""
 _ROOT = "root"
 
 
@@ -70,3 +75,16 @@ def _gpus(value: str) -> int | None:
     if not any(name.partition(":")[0] == "gres/gpu" for name in resources):
         return None
     return tres_gpus(resources).count
+
+
+QOS_COLUMNS = ("Name", "Priority")
+
+
+def read_qos(output: str) -> dict[str, int]:
+    """Read `sacctmgr -nP show qos format=Name,Priority`: the priority of each quality of service."""
+    found = {}
+    for line in output.splitlines():
+        name, _, priority = line.partition("|")
+        if name and priority.isdecimal():
+            found[name] = int(priority)
+    return found

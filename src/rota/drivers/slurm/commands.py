@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rota.core.errors import RotaError
-from rota.drivers.slurm.accounts import COLUMNS, Association, read_associations
+from rota.drivers.slurm.accounts import COLUMNS, QOS_COLUMNS, Association, read_associations, read_qos
 from rota.drivers.slurm.records import Reading, SlurmJob, SlurmNode, SlurmUnreadable, read_jobs, read_nodes
 
 WITHIN_S = 30.0
@@ -79,6 +79,14 @@ class SlurmCommands:
         except (SlurmRefused, SlurmAway):
             return Reading()
         return read_associations(output.decode("utf-8", "replace"))
+
+    async def qos(self) -> dict[str, int]:
+        """The priority of each quality of service; none where Slurm keeps no accounts."""
+        try:
+            output = await self._ask("sacctmgr", "-nP", "show", "qos", f"format={','.join(QOS_COLUMNS)}")
+        except (SlurmRefused, SlurmAway):
+            return {}
+        return read_qos(output.decode("utf-8", "replace"))
 
     async def accounting(self, begin: str, columns: Sequence[str]) -> bytes:
         """Accounting records since a time, as `sacct --parsable2` prints them."""

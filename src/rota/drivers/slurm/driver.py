@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,12 +64,11 @@ class SlurmDriver:
 
     contract = CONTRACT
 
-    def __init__(
-        self, commands: SlurmCommands, view: SlurmView, *, priority_of: Callable[[SlurmJob], int] | None = None
-    ) -> None:
+    def __init__(self, commands: SlurmCommands, view: SlurmView, priorities: Mapping[str, int]) -> None:
         self.view = view
         self._commands = commands
-        self._priority_of = priority_of or (lambda job: 0)
+        self._priorities = priorities
+        """The priority of each quality of service."""
         self._orders: dict[str, _Order] = {}
         self._held_here: set[str] = set()
         """Jobs that are held here because Slurm has them wait: for a dependency, their user, their begin time."""
@@ -187,7 +186,7 @@ class SlurmDriver:
     @staticmethod
     def _is_ours(job: SlurmJob, state: State) -> bool:
         live = state.jobs.get(JobId(job.id))
-        return live is not None and (live.placement is not None or live.is_leaving)
+        return live is not None and (live.state in (JobState.STARTING, JobState.RUNNING) or live.is_leaving)
 
     def _new(self, job: SlurmJob, wall_s: float) -> list[Event]:
         if job.holds_nodes:
@@ -204,11 +203,15 @@ class SlurmDriver:
         held = self._must_wait(job, wall_s)
         if held:
             self._held_here.add(job.id)
-        return [JobArrived(job_of(job, {job.id: self._priority_of(job)}), held=held)]
+        return [JobArrived(job_of(job, self._priorities), held=held)]
 
     def _must_wait(self, job: SlurmJob, wall_s: float) -> bool:
         """Whether a job may not start for a reason of Slurm's, or of its user."""
-        return marks.is_held_by_others(job) or marks.waits_for_slurm(job, wall_s) or self._array_is_full(job)
+        return (
+            marks.is_held_by_others(job)
+            or marks.waits_for_slurm(job, self.view.jobs, wall_s)
+            or self._array_is_full(job)
+        )
 
     def _array_is_full(self, job: SlurmJob) -> bool:
         """Whether the array has as many tasks before this one as it allows at once."""
@@ -227,7 +230,7 @@ class SlurmDriver:
     def _known(self, job: SlurmJob, live: LiveJob, now_s: float, wall_s: float) -> list[Event]:
         if live.state is JobState.STARTING:
             return self._starting(job, live, now_s)
-        if live.placement is not None or live.is_leaving:
+        if live.state is JobState.RUNNING or live.is_leaving:
             return self._running(job, live)
         if job.has_ended:
             self._ended[job.id] = None
@@ -308,7 +311,7 @@ class SlurmDriver:
         if order is not None and not order.is_sent:
             return []
         self._finish(name)
-        if live.placement is None and not live.is_leaving:
+        if live.state in (JobState.WAITING, JobState.HELD) and not live.is_leaving:
             return [JobCancelled(job_id)]
         if live.state is JobState.STARTING:
             return [Started(job_id, 1.0, self._now_s()), JobEnded(job_id, End.CANCELLED, 0.0)]

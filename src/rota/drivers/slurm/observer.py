@@ -111,9 +111,8 @@ class SlurmObserver:
             events.append(JobReleased(live.job.id))
         return events
 
-    @staticmethod
-    def _is_held(job: SlurmJob, wall_s: float) -> bool:
-        return marks.is_held(job) or marks.waits_for_slurm(job, wall_s)
+    def _is_held(self, job: SlurmJob, wall_s: float) -> bool:
+        return marks.is_held(job) or marks.waits_for_slurm(job, self.view.jobs, wall_s)
 
     def _claim(self, job: SlurmJob, shaped: Job, state: State) -> None:
         index_by_node = {str(name): index for name, index in state.inventory.by_name.items()}

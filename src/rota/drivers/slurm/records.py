@@ -217,8 +217,8 @@ def _job_of(value: Json) -> SlurmJob:
         reason=text(value.get("state_reason")),
         priority=whole(value.get("priority")),
         nodes_wanted=max(whole(asked.get("node")), 1),
-        gpus=tres_gpus(asked) if tres_gpus(asked).count else tres_gpus(resources),
-        gpus_per_node=_each(text(value.get("tres_per_node"))),
+        gpus=_gpus_wanted(value, asked, max(whole(asked.get("node")), 1)),
+        gpus_per_node=_each(value, "tres_per_node").count,
         cpus=whole(asked.get("cpu")),
         memory_bytes=memory_bytes(asked.get("mem", "")),
         features=text(value.get("features")),
@@ -234,7 +234,7 @@ def _job_of(value: Json) -> SlurmJob:
         start_s=number(value.get("start_time")) or 0.0,
         end_s=number(value.get("end_time")) or 0.0,
         restarts=whole(value.get("restart_cnt")),
-        exit_code=whole(code),
+        exit_code=whole(code) >> 8 if whole(code) > 255 else whole(code),
         admin_comment=text(value.get("admin_comment")),
         array=str(array) if array else "",
         array_limit=whole(value.get("array_max_tasks")),
@@ -243,9 +243,19 @@ def _job_of(value: Json) -> SlurmJob:
     )
 
 
-def _each(value: str) -> int:
-    """GPUs of each node, of `gres:gpu:2` or `gres/gpu:a100:2`."""
-    return gres(value.replace("gres:", "").replace("gres/", "").replace("=", ":")).count
+def _gpus_wanted(value: Json, resources: dict[str, str], nodes: int) -> Gpus:
+    """GPUs of the whole job: by job, by node or by task; the resources name them only where Slurm tracks them."""
+    tasks = max(whole(value.get("tasks")), 1)
+    for name, times in (("tres_per_job", 1), ("tres_per_node", nodes), ("tres_per_task", tasks)):
+        found = _each(value, name)
+        if found.count:
+            return Gpus(found.count * times, found.type)
+    return tres_gpus(resources)
+
+
+def _each(value: Json, name: str) -> Gpus:
+    """GPUs of `gres:gpu:2` or `gres/gpu:a100=2`."""
+    return gres(text(value.get(name)).replace("gres:", "").replace("gres/", "").replace("=", ":"))
 
 
 def _shares(value: Json) -> tuple[NodeShare, ...]:

@@ -57,15 +57,18 @@ def tenants_of(associations: Sequence[Association]) -> TenantPlan | None:
     return TenantPlan(shares=shares)
 
 
-def job_of(job: SlurmJob, fits: Mapping[str, int] | None = None) -> Job:
-    """A job. Its time limit is an estimate here, for Slurm enforces it; without requeueing it is never preempted."""
+def job_of(job: SlurmJob, qos: Mapping[str, int] | None = None) -> Job:
+    """A job. Its priority is that of its QOS. Its time limit is an estimate here, for Slurm enforces it.
+
+    One that must not be requeued is never preempted.
+    """
     return Job(
         id=JobId(job.id),
         roles=(_role_of(job),),
         name=job.name,
         tenant=TenantId(job.account or "default"),
         user=job.user,
-        priority=max(job.priority, 0) if fits is None else fits.get(job.id, 0),
+        priority=(qos or {}).get(job.qos, 0),
         estimate_s=job.time_limit_s,
         exclusive=job.exclusive,
         preemptible=job.requeue,

@@ -79,6 +79,7 @@ async def watch(
 def start_beside(home: Path, config: Path | None, after_s: float) -> None:
     """Start a watchdog in a session of its own, which outlives this process; one that runs already is kept."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    Heartbeat(home).beat()  # Rota has its time from now on
     command = [sys.executable, "-m", "rota.drivers.slurm.watchdog", str(home), f"{after_s:g}", str(config or "")]
     with (home / "watchdog.log").open("ab") as log:
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

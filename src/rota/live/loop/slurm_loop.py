@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -157,10 +157,12 @@ def boot_on_slurm(
     scheduling: Scheduling,
     scope: Callable[[SlurmJob], bool],
     policy: Policy | None = None,
+    qos: Mapping[str, int] | None = None,
 ) -> Control:
     """Return the loop, ready to run, in the state of Slurm's queue; `scope` says which jobs belong to it.
 
-    With a `policy` that one plans, and the one of the scheduling is what forecasts assume.
+    With a `policy` that one plans, and the one of the scheduling is what forecasts assume. `qos` has the priorities of
+    qualities of service.
     """
     declared, options = find_policy(scheduling.policy)
     if policy is None:
@@ -170,7 +172,7 @@ def boot_on_slurm(
     jobs = [job for job in driver.view.jobs.values() if scope(job) and not job.has_ended]
     jobs = [job for job in jobs if JobId(job.id) in rows or records.job(job.id) is None]
     _close_missing(records, driver.view, [row for name, row in rows.items() if name not in {job.id for job in jobs}])
-    found = _Standing(scheduling.cluster, rows, records.next_seq())
+    found = _Standing(scheduling.cluster, rows, records.next_seq(), qos or {})
     for job in sorted(jobs, key=lambda job: (job.submit_s, job.number, job.id)):
         found.add(job)
     nodes = driver.view.nodes.values()
@@ -197,7 +199,8 @@ def boot_on_slurm(
 class _Standing:
     """Where the jobs of a queue stand, as values for a snapshot."""
 
-    def __init__(self, cluster: Cluster, rows: dict[JobId, Any], seq: int) -> None:
+    def __init__(self, cluster: Cluster, rows: dict[JobId, Any], seq: int, qos: Mapping[str, int]) -> None:
+        self._qos = qos
         self._scratch = Inventory(cluster)
         self._index_by_node = {str(node.id): index for index, node in enumerate(cluster.nodes)}
         self._names = [str(node.id) for node in cluster.nodes]
@@ -208,7 +211,7 @@ class _Standing:
 
     def add(self, job: SlurmJob) -> None:
         """Add a job: running where Slurm says so, otherwise held until the first look says that it may start."""
-        shaped, row = job_of(job), self._rows.get(JobId(job.id))
+        shaped, row = job_of(job, self._qos), self._rows.get(JobId(job.id))
         known: Json = {} if row is None else json.loads(row.live)
         for gone in ("leaving", "stopping", "retry_s", "lease", "on", "parked"):
             known.pop(gone, None)
