@@ -14,7 +14,7 @@ from drivers.slurm.slurm_values import job_value, node_value, running_value
 from rota.core.errors import RotaError
 from rota.drivers.slurm.accounts import read_associations
 from rota.drivers.slurm.fields import Gpus
-from rota.drivers.slurm.records import SlurmUnreadable, read_jobs, read_nodes
+from rota.drivers.slurm.records import QueueReader, SlurmUnreadable, read_jobs, read_nodes
 from rota.drivers.slurm.translate import Misfit, cluster_of, is_simple, job_of, placement_of, tenants_of
 
 ANYTHING = st.recursive(
@@ -63,6 +63,16 @@ def test_bad_record_is_left_out_with_a_message_and_the_others_stay() -> None:
         "jobs 2: a int, not an object",
         "jobs 3: no 'job_state'",
     ]
+
+
+def test_reading_again_gives_the_same_as_reading_anew() -> None:
+    reader = QueueReader()
+    first = jobs(job_value(1), running_value(2), job_value(7, array_job_id=7, array_task_string="1-3"))
+    second = jobs(running_value(1), running_value(2), job_value(4, nodes="n[1-"))
+
+    for output in (first, second, second, first):
+        reading, anew = reader.read(output), read_jobs(output)
+        assert (reading.found, reading.faults) == (anew.found, anew.faults)
 
 
 @pytest.mark.parametrize("output", ["", "{", "[]", "{}", '{"jobs": [], "errors": [{"error": "no controller"}]}'])

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rota.core.errors import RotaError
 from rota.drivers.slurm.accounts import COLUMNS, QOS_COLUMNS, Association, read_associations, read_qos
-from rota.drivers.slurm.records import Reading, SlurmJob, SlurmNode, SlurmUnreadable, read_jobs, read_nodes
+from rota.drivers.slurm.records import QueueReader, Reading, SlurmJob, SlurmNode, SlurmUnreadable, read_nodes
 
 WITHIN_S = 30.0
 _AWAY = (
@@ -34,7 +34,7 @@ class SlurmAway(RotaError):
 
 
 class SlurmRefused(RotaError):
-    """Slurm refused an order, for good reason."""
+    """Slurm refused an order."""
 
 
 class SlurmReader(Protocol):
@@ -60,13 +60,14 @@ class SlurmCommands:
         self._env = {**os.environ, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
         if config is not None:
             self._env["SLURM_CONF"] = str(config)
+        self._queue = QueueReader()
         self.queries = 0
         self.orders = 0
 
     async def jobs(self) -> Reading[SlurmJob]:
         """All jobs that slurmctld knows."""
         output = await self._ask("squeue", "--json", "--all")
-        return await asyncio.to_thread(read_jobs, output)
+        return await asyncio.to_thread(self._queue.read, output)
 
     async def nodes(self) -> Reading[SlurmNode]:
         """All nodes."""

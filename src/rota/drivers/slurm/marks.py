@@ -9,7 +9,7 @@ from rota.drivers.slurm.records import SUCCEEDED, SlurmJob
 HELD = "rota"
 """Held at submission by `job_submit.lua`."""
 HELD_BY_USER = "rota:user"
-"""Held at submission by its user (`sbatch --hold`), who releases it to Rota."""
+"""Held at submission by its user (`sbatch --hold`); once released, it is Rota's."""
 PLACED = "rota:placed"
 """Released by Rota on the nodes of its NodeList."""
 PREEMPTED = "rota:preempted"
@@ -25,7 +25,7 @@ def is_managed(job: SlurmJob) -> bool:
 
 
 def is_held(job: SlurmJob) -> bool:
-    """Whether a waiting job is held, by anyone."""
+    """Whether a waiting job is held, whatever the cause."""
     return job.is_pending and job.priority == 0
 
 

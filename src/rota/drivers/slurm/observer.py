@@ -64,8 +64,9 @@ class SlurmObserver:
     def look(self, state: State, now_s: float, wall_s: float) -> list[Event]:
         """Return the events since the last look; `wall_s` is the date, by which Slurm writes its times."""
         events = node_events(self.view.nodes, state)
-        for name in [name for name in self.policy.refused if name in self.view.jobs]:
-            self._outside[name] = self.policy.refused.pop(JobId(name))
+        for job_id, why in self.policy.refused.items():
+            self._outside[str(job_id)] = why
+        self.policy.refused.clear()
         for name, job in self.view.jobs.items():
             events += self._job_events(job, state.jobs.get(JobId(name)), state, wall_s)
         for live in list(state.jobs.values()):

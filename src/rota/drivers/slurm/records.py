@@ -113,7 +113,7 @@ class SlurmJob:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether it has ended."""
         return not self.holds_nodes and not self.is_pending
 
 
@@ -143,6 +143,26 @@ class Reading(Generic[T]):
 def read_jobs(output: str | bytes) -> Reading[SlurmJob]:
     """Read the output of `squeue --json`; waiting tasks of arrays become jobs of their own."""
     return _read(output, "jobs", _jobs_of)
+
+
+class QueueReader:
+    """Reads one queue again and again: records that did not change are not taken apart a second time."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[Json, list[SlurmJob]]] = {}
+
+    def read(self, output: str | bytes) -> Reading[SlurmJob]:
+        """Read the output of `squeue --json`."""
+        known, self._known = self._known, {}
+
+        def parse(value: Json) -> list[SlurmJob]:
+            key = str(value.get("job_id"))
+            before = known.get(key)
+            jobs = before[1] if before is not None and before[0] == value else _jobs_of(value)
+            self._known[key] = (value, jobs)
+            return jobs
+
+        return _read(output, "jobs", parse)
 
 
 def read_nodes(output: str | bytes) -> Reading[SlurmNode]:

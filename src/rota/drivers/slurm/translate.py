@@ -104,7 +104,7 @@ def terms_of(job: SlurmJob) -> Terms:
     more: tuple[Requirement, ...] = ()
     if job.excluded_nodes:
         more = (Requirement(NODE_NAME, Operator.NOT_IN.value, tuple(job.excluded_nodes)),)
-    partitions = [(f"{PARTITION}{name}",) for name in job.partitions] or [()]
+    partitions: list[tuple[str, ...]] = [(f"{PARTITION}{name}",) for name in job.partitions] or [()]
     choices = [tuple(f"{FEATURE}{name}" for name in choice) for choice in feature_choices(job.features)]
     return tuple(
         (*(Requirement(key, Operator.IN.value, (_YES,)) for key in (*partition, *choice)), *more)
