@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 from gpu.machines import GpuMachine
 from health.held_out_corpus import HELD_OUT
 from health.held_out_later import HELD_OUT_LATER
+from health.held_out_third import HELD_OUT_THIRD
 from health.log_corpus import CORPUS
 from managers import FINAL, Manager, eventually
 from rota.health.node_state import Severity
@@ -81,7 +82,7 @@ def _noise(rng: random.Random) -> str:
 
 def injected(rng: random.Random, folder: Path) -> list[InjectedFault]:
     """The faults of a run: real ones, and logs behind noise of their own."""
-    logged = [*CORPUS, *HELD_OUT, *HELD_OUT_LATER]
+    logged = [*CORPUS, *HELD_OUT, *HELD_OUT_LATER, *HELD_OUT_THIRD]
     faults = []
     for number in range(JOBS):
         if number % 2:
@@ -108,7 +109,7 @@ def verdicts(seed: int) -> bool:
         program = checks / "self-test"
         program.write_text(
             f"#!/bin/sh\n[ -e {folder}/bad-$ROTA_NODE ] || exit 0\n"
-            'echo \'{"text": "self-test: wrong result"}\'; exit 2\n'
+            'echo \'{"status": 2, "text": "self-test: wrong result"}\'; exit 2\n'
         )
         program.chmod(0o755)
         settings = folder / "up.yaml"
@@ -310,7 +311,7 @@ def gang() -> bool:
         (folder / "train.py").write_text(TRAIN)
         program = folder / "checks" / "link"
         program.parent.mkdir()
-        program.write_text(f"#!/bin/sh\n[ ! -e {folder}/lost-$ROTA_NODE ] || exit 2\n")
+        program.write_text(f"#!/bin/sh\n[ -e {folder}/lost-$ROTA_NODE ] || exit 0\necho '{{\"status\": 2}}'; exit 2\n")
         program.chmod(0o755)
         (folder / "up.yaml").write_text("health: {every: 1s, checks: [], programs: checks, spares: 1}\n")
         manager = Manager(folder, "--emulate", "gpu=6/2", "--config", str(folder / "up.yaml")).start(within_s=120)

@@ -67,6 +67,11 @@ class NodeCache:
         facts = None if seen is None else seen.facts
         return facts is not None and any(taint[:2] == SUSPECT for taint in facts.taints)
 
+    def doubts(self) -> dict[str, tuple[bool, str]]:
+        """The nodes that have the taint of a suspect, or the condition: whether they have the taint, and why."""
+        known = {name: (self.is_suspect(name), seen.doubt) for name, seen in self._seen.items()}
+        return {name: each for name, each in known.items() if any(each)}
+
     def see(self, value: Json, now_s: float) -> None:
         """Record the present form of a node object."""
         name, seen = name_of(value), read_node(value, self._settings)
