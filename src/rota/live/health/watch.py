@@ -55,6 +55,7 @@ class HealthWatch:
         """Count a node that its health has taken out of use as failed, once."""
         if before.state.takes_jobs and after.state in (NodeHealthState.DRAINING, NodeHealthState.BAD):
             self._rate.failed()
+            self._intervals.save()
             self.counts.add(str(node_id), "out_of_service")
         if after.state is NodeHealthState.IN_REPAIR:
             self.counts.add(str(node_id), "tickets")
@@ -97,6 +98,7 @@ class HealthWatch:
             self._intervals.look()
             self.nodes.lemons = self.counts.lemons(tuple(nodes))
             self.counts.save()
+            self._intervals.save()
 
     def attached(self, monitor: GpuMonitor | None) -> GpuMonitor | None:
         """Listen to the critical errors that a monitor of this machine's GPUs reports; return the monitor."""
