@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
+sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "src")]  # not this folder, which has a gpu.py of its own
 
 from gpu.machines import GpuMachine
 from health.held_out_corpus import HELD_OUT

@@ -11,6 +11,7 @@ _ELASTIC = (
     + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n============================================================\npretrain.py FAILED\n"
     + "------------------------------------------------------------\nRoot Cause (first observed failure):\n[0]:\n  time      : 2025-10-14_03:12:44\n  host      : gpu-a17\n  rank      : 11 (local_rank: 3)\n  exitcode  : 1 (pid: 131)\n  error_file: <N/A>\n  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html\n"
 )
+_FIT = 'Traceback (most recent call last):\n  File "/app/run.py", line 9, in <module>\n    fit()\n'
 _SLURM = "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\nslurmstepd: error: *** STEP 91822.0 ON gpu-a17 CANCELLED AT 2025-10-14T03:12:51 ***\nsrun: error: gpu-a18: tasks 8-15: Terminated\n"
 
 HELD_OUT_THIRD: tuple[F, ...] = (
@@ -203,4 +204,150 @@ HELD_OUT_THIRD: tuple[F, ...] = (
         "[rank0]: RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa, opb, m, n, k, &falpha, a, CUDA_R_16BF, lda)`\n"
         + _ELASTIC,
     ),
+    # written after the table knew those above
+    F(
+        "gpu-out-of-memory",
+        _FIT
+        + "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 39.39 GiB total capacity)\nSee documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF\n",
+    ),
+    F(
+        "gpu-out-of-memory",
+        _FIT
+        + "RuntimeError: NCCL Error 1: unhandled cuda error (run with NCCL_DEBUG=INFO for details)\nnode1:88:99 [0] include/alloc.h:246 NCCL WARN Cuda failure 2 'out of memory'\n",
+    ),
+    F(
+        "communication",
+        "node1:88:99 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB: Got completion from peer 10.0.0.3<40000> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_RDMA_WRITE(1)\n",
+    ),
+    F(
+        "communication",
+        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.7]:31337\n",
+    ),
+    F(
+        "communication",
+        _FIT
+        + "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 12/16 clients joined.\n",
+    ),
+    F(
+        "nccl-watchdog",
+        "[E ProcessGroupNCCL.cpp:1413] [PG 2 Rank 6] Exception (either an error or timeout) detected by watchdog at work: 12291, last enqueued NCCL work: 12292, last completed NCCL work: 12290.\n[E ProcessGroupNCCL.cpp:607] [Rank 6] Timeout at NCCL work: 12291\n",
+    ),
+    F(
+        "nccl-watchdog",
+        "[F ProcessGroupNCCL.cpp:1250] [PG 0 Rank 3] [PG 0 Rank 3] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.\n",
+    ),
+    F(
+        "ecc-error",
+        "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: uncorrectable ECC error encountered\nAborted (core dumped)\n",
+    ),
+    F(
+        "ecc-error",
+        "NVRM: Xid (PCI:0000:07:00): 95, pid=1234, name=python3, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No\n",
+    ),
+    F(
+        "gpu-lost",
+        "NVRM: GPU at PCI:0000:41:00: GPU-3a\nNVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n",
+    ),
+    F(
+        "invalid-memory-access",
+        "RuntimeError: CUDA error: an illegal memory access was encountered\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\nException raised from c10_cuda_check_implementation at ../c10/cuda/CUDAException.cpp:44\nterminate called after throwing an instance of 'c10::Error'\n",
+    ),
+    F(
+        "cuda-init-failed",
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver\n",
+    ),
+    F("cuda-init-failed", _FIT + "AssertionError: Torch not compiled with CUDA enabled\n"),
+    F(
+        "cuda-init-failed",
+        "jax._src.xla_bridge RuntimeError: Unable to initialize backend 'cuda': INTERNAL: no supported devices found for platform CUDA\n",
+    ),
+    F(
+        "import-error",
+        _FIT
+        + "ImportError: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /opt/x.so)\n",
+    ),
+    F("import-error", "OSError: libcudart.so.12: cannot open shared object file: No such file or directory\n"),
+    F("missing-file", "python: can't open file '/app/trian.py': [Errno 2] No such file or directory\n"),
+    F("missing-file", "/bin/bash: line 1: accelerat: command not found\n"),
+    F(
+        "missing-file",
+        _FIT
+        + "OSError: Incorrect path_or_model_id: './models/llama'. Please provide either the path to a local folder or the repo_id of a model on the Hub.\n",
+    ),
+    F("permission-error", "mkdir: cannot create directory '/data/out': Permission denied\n"),
+    F(
+        "permission-error",
+        _FIT
+        + "botocore.exceptions.ClientError: An error occurred (AccessDenied) when calling the GetObject operation: Access Denied\n",
+    ),
+    F(
+        "missing-file",
+        _FIT
+        + "botocore.errorfactory.NoSuchKey: An error occurred (NoSuchKey) when calling the GetObject operation: The specified key does not exist.\n",
+    ),
+    F("disk-full", "OSError: [Errno 28] No space left on device: '/tmp/torch_ext/build.ninja'\n"),
+    F(
+        "checkpoint-error",
+        _FIT + "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory\n",
+    ),
+    F(
+        "semantic-error",
+        _FIT
+        + 'RuntimeError: Error(s) in loading state_dict for GPT:\n\tMissing key(s) in state_dict: "h.0.attn.bias".\n',
+    ),
+    F(
+        "semantic-error",
+        _FIT
+        + 'torch.fx.experimental.symbolic_shapes.ConstraintViolationError: Constraints violated (batch)! For more information, run with TORCH_LOGS="+dynamic"\n',
+    ),
+    F(
+        "semantic-error",
+        _FIT + "torch._dynamo.exc.Unsupported: call_function UserDefinedObjectVariable(Tokenizer) [] {}\n",
+    ),
+    F("semantic-error", "RuntimeError: Boolean value of Tensor with more than one value is ambiguous\n"),
+    F(
+        "semantic-error",
+        _FIT
+        + "lightning.fabric.utilities.exceptions.MisconfigurationException: No `training_step()` method defined.\n",
+    ),
+    F("model-diverged", "ValueError: loss is nan at step 1200, stopping\n"),
+    F("model-diverged", "Loss is nan, stopping training\n"),
+    F(
+        "out-of-memory",
+        "Killed process 3312 (python3) total-vm:...\nMemory cgroup out of memory: Killed process 3312 (python3)\n",
+    ),
+    F("out-of-memory", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"),
+    F(
+        "out-of-memory",
+        _FIT
+        + "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 745. GiB for an array with shape (100000000000,) and data type float64\n",
+    ),
+    F("syntax-error", '  File "/app/run.py", line 3\n    def f(:\n          ^\nSyntaxError: invalid syntax\n'),
+    F("syntax-error", "hydra.errors.ConfigCompositionException: Could not override 'model.size'.\n"),
+    F(
+        "incorrect-inputs",
+        _FIT + "datasets.exceptions.DatasetGenerationError: An error occurred while generating the dataset\n",
+    ),
+    F(
+        "mpi-error",
+        "[gpu-1:331] *** An error occurred in MPI_Allreduce\n[gpu-1:331] *** MPI_ERR_TRUNCATE: message truncated\n[gpu-1:331] *** MPI_ERRORS_ARE_FATAL\n",
+    ),
+    F(
+        "mpi-error",
+        "[1700000000.1] [gpu-1:331:0] ib_mlx5_log.c:177 UCX  ERROR Transport retry count exceeded on mlx5_0:1/IB\n",
+    ),
+    F(
+        "mpi-runtime-failure",
+        "srun: error: Node failure on gpu-4\nsrun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n",
+    ),
+    F("core-dump", "free(): invalid pointer\n"),
+    F(
+        "core-dump",
+        "#\n# A fatal error has been detected by the Java Runtime Environment:\n#\n#  SIGSEGV (0xb) at pc=0x00007f\n",
+    ),
+    F(
+        "nvlink-error",
+        "RuntimeError: CUDA error: CUDA_ERROR_NVLINK_UNCORRECTABLE\nfabricmanager: detected NVSwitch fatal error 20034 on NVSwitch pci 00000000:05:00.0\n",
+    ),
+    F("preempted", "2025-11-02T11:00:00Z Received preemption notice from metadata server; saving checkpoint\n"),
 )
