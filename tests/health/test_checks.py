@@ -111,7 +111,7 @@ class GpuStandIn:
         ({"temperature": 90}, Severity.WARNING, "90 °C"),
         ({"temperature": 95}, Severity.SEVERE, "95 °C"),
         ({"memory": 99}, Severity.WARNING, "memory at 99 °C"),
-        ({"links": [True, False, True, True]}, Severity.SEVERE, "1 of 4 NVLinks down"),
+        ({"links": [True, False, True, True]}, Severity.GOOD, ""),
         ({"links": [False] * 4}, Severity.GOOD, ""),
         ({"lost": True}, Severity.SEVERE, "GPU 0 does not answer"),
         ({"no_driver": True}, Severity.SEVERE, "NVML does not work"),
@@ -122,6 +122,45 @@ def test_state_of_a_gpu(facts: dict[str, Any], severity: Severity, said: str) ->
 
     assert found.severity is severity
     assert said in found.text
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "severity", "said"),
+    [
+        ([[True] * 4], [[True, False, True, True]], Severity.SEVERE, "GPU 0 has 1 of 4 NVLinks down"),
+        ([[True] * 4], [[False] * 4], Severity.SEVERE, "GPU 0 has 4 of 4 NVLinks down"),
+        (
+            [[True, True, False, False]] * 2,
+            [[True, True, False, False]] * 2,
+            Severity.GOOD,
+            "",
+        ),  # a bridge of two links
+        ([[True] * 4, [False] * 4], [[True] * 4, [False] * 4], Severity.GOOD, ""),  # one GPU beside a bridge
+        ([], [[True] * 4, [True, True, True, False]], Severity.WARNING, "GPU 1 has 3 NVLinks, others have 4"),
+    ],
+)
+def test_nvlink_is_at_fault_if_it_was_up_before_or_is_at_the_other_gpus(
+    tmp_path: Path, before: list[list[bool]], now: list[list[bool]], severity: Severity, said: str
+) -> None:
+    if before:
+        assert check_gpus(SeveralGpus(links=before), str(tmp_path)).severity is Severity.GOOD
+
+    for _ in range(2):  # a fault is no new state to compare with
+        found = check_gpus(SeveralGpus(links=now), str(tmp_path))
+        assert (found.severity, found.text) == (severity, said)
+
+
+class SeveralGpus(GpuStandIn):
+    """A node of healthy GPUs with these NVLinks."""
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return len(self.facts["links"])
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
+        return f"GPU-{handle}"
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> bool:  # noqa: N802
+        return bool(self.facts["links"][handle][link])
 
 
 def test_disk_that_can_be_written_is_good_and_a_folder_that_is_gone_is_not(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def _gpu(folder: str) -> CheckResult:
     except library.NVMLError:
         if os.environ.get("ROTA_GPUS_EXPECTED", "0") == "0":
             return CheckResult(check="gpu", text="no NVIDIA driver")
-    result: CheckResult = _module("gpu").check_gpus(library)
+    result: CheckResult = _module("gpu").check_gpus(library, folder)
     return result
 
 
