@@ -95,7 +95,9 @@ def injected(rng: random.Random, folder: Path) -> list[InjectedFault]:
         kind = "output of a device error" if each.cause in DEVICE else "output of another error"
         if each.cause in NETWORK:
             kind = "output of a network error"
-        faults.append(InjectedFault(kind, f"cat {text}; {end}", (each.cause,)))
+        # a command that a shell could not run has a verdict of its own, which says what it lacks in its words
+        right = (each.cause, "command") if each.exit_code in (126, 127) else (each.cause,)
+        faults.append(InjectedFault(kind, f"cat {text}; {end}", right))
     return faults
 
 
@@ -175,14 +177,22 @@ def _lost_nodes(manager: Manager, folder: Path, rng: random.Random) -> list[tupl
         job_id = manager.client.submit({"run": 'sleep "$([ $ROTA_ATTEMPT = 1 ] && echo 60 || echo 0)"', **asked})[0]
         manager.wait(job_id, "running", within_s=60)
         lost = rng.choice(manager.client.job(job_id)["nodes"])
-        for pid in manager.supervisors():
-            with contextlib.suppress(OSError):
-                if f"ROTA_NODE={lost}".encode() in _environment_below(pid):
-                    os.kill(pid, signal.SIGKILL)
+        eventually(lambda lost=lost: _kill_on(manager, lost), within_s=60)  # type: ignore[misc] # its tasks may start late
         job = manager.wait(job_id, within_s=120)
         causes = [each["cause"] for each in manager.client.why(job_id)["verdicts"]]
         results.append(("lost node", job["state"] == "succeeded" and causes == ["lost"], f"{job['state']}, {causes}"))
     return results
+
+
+def _kill_on(manager: Manager, node: str) -> bool:
+    """Kill the supervisors of tasks on a node; False if there is none yet."""
+    killed = False
+    for pid in manager.supervisors():
+        with contextlib.suppress(OSError):
+            if f"ROTA_NODE={node}".encode() in _environment_below(pid):
+                os.kill(pid, signal.SIGKILL)
+                killed = True
+    return killed
 
 
 def _xids(folder: Path) -> list[tuple[str, bool, str]]:
