@@ -8,6 +8,7 @@ Run: `python reproductions/network.py [SEEDS]`.
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import statistics
@@ -20,6 +21,7 @@ import numpy as np
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, Job, JobId, NodeId, Role
 from rota.drivers.simulator.study import Setting, simulate
+from rota.files.network.network_file import network_from_spec
 from rota.network.collectives import CollectiveKind
 from rota.network.crux import compressed, intensity, least_congested
 from rota.network.demand import MODELS, IterationDemand
@@ -109,6 +111,41 @@ def cassini(seeds: int) -> None:
         ("the most that is to gain: contended over alone", "", interval(alone)),
     ]
     table("Cassini", ("24 servers, 50 Gbit/s", "published", "Rota"), rows)
+
+
+def cassini_placement(seeds: int) -> None:
+    """The same 24 servers with jobs that come and go under FIFO: slowdown by links, with each placement and sharing."""
+    nodes = Cluster.uniform(("gpu", 24, 1)).nodes
+    links = {"topology": "fat-tree", "per_leaf": 2, "spines": 1, "oversubscription": 2, "link": "50Gbps"}
+    rows = []
+    for between in ("fair", "cassini"):
+        spec = json.dumps({**links, "between": between})
+        setting = Setting(cluster=Cluster(nodes=nodes), network=network_from_spec(spec, [str(n.id) for n in nodes]))
+        slowdowns: dict[str, list[float]] = {}
+        for seed in range(seeds):
+            made = _talkative_jobs(np.random.default_rng(seed))
+            for placement in ("consolidate", f"links:{spec}", f"cassini:{spec}"):
+                history = simulate(made, "fifo:backfill=true", replace(setting, placement=placement)).history
+                took = [(row.end_s or 0.0) - (row.start_s or 0.0) for row in history.jobs]
+                each = [s / one.job.work for s, one in zip(took, made.submissions, strict=True) if one.job.work]
+                slowdowns.setdefault(placement.partition(":")[0], []).append(statistics.mean(each))
+        rows.append((between, *(interval(values) for values in slowdowns.values())))
+    table("Placement by Cassini's score", ("mean slowdown by links", "consolidate", "links", "cassini"), rows)
+
+
+def _talkative_jobs(rng: np.random.Generator) -> Workload:
+    count = 60
+    sizes, work = rng.choice([2, 3, 4], size=count), rng.exponential(1200.0, count) + 60.0
+    submit = np.cumsum(rng.exponential(float((sizes * work).mean()) / (0.8 * 24), count))
+    made = []
+    for number in range(count):
+        demand = MODELS[str(rng.choice(NAMES))]
+        compute_s = demand.compute_s * rng.uniform(0.2, 0.6)
+        labels = (("compute_s", f"{compute_s:.6f}"), ("comm_bytes", f"{demand.bytes:.0f}"), ("overlap", "0"))
+        roles = (Role(count=int(sizes[number])),)
+        job = Job(id=JobId(f"j{number}"), roles=roles, work=float(work[number]), labels=labels)
+        made.append(Submission(job=job, submit_s=float(submit[number])))
+    return Workload(submissions=tuple(made), source="generated", format="generated")
 
 
 def crux(seeds: int) -> None:
@@ -308,6 +345,7 @@ def main() -> None:
     eflops()
     gradients()
     cassini(seeds)
+    cassini_placement(seeds)
     crux(seeds)
     prague(seeds)
     liquid(seeds)

@@ -36,6 +36,7 @@ from rota.mechanisms.rounds.multi_type import may_spread, spread_out
 from rota.mechanisms.rounds.round_placement import RoundPlacement
 from rota.mechanisms.rounds.rule import round_job
 from rota.mechanisms.rounds.scheduler import RoundScheduler
+from rota.network.link_estimates import LinkEstimates
 from rota.network.load import NetworkLoad
 from rota.network.model import NetworkModel
 from rota.perf.profiles.online_estimates import LearningSpeeds
@@ -155,12 +156,19 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
     placement = setting.placement or declared.placement_with(options)
     alloc = allocator(setting.tenancy, style(placement), setting.cluster)
     knowledge = Knowledge(
-        speed=believed(setting, learns=True),
+        speed=_on_links(believed(setting, learns=True), setting),
         reports=SimulatedReports(),
         restart_s=setting.costs.restart_s,
         seed=setting.seed,
     )
     return declared.build(options, alloc, knowledge), alloc, placement
+
+
+def _on_links(speed: SpeedModel, setting: Setting) -> SpeedModel:
+    """Return speeds with what the links of a network cost a job alone."""
+    if setting.network is None:
+        return speed
+    return replace(speed, links=LinkEstimates(setting.network, setting.cluster.nodes))
 
 
 def believed(setting: Setting, *, learns: bool = False) -> SpeedModel:
@@ -227,8 +235,9 @@ def simulate_with(
 
 def _world(setting: Setting, known: SpeedModel, *, overlaps: bool, meters: bool) -> World:
     """Return the plain world unless something fails or checkpoints take time."""
-    network = None if setting.network is None else NetworkLoad(setting.network, setting.cluster.nodes)
-    cluster, speed, costs = setting.cluster, setting.speed, setting.costs
+    cluster, speed, costs, network = setting.cluster, setting.speed, setting.costs, None
+    if setting.network is not None:
+        network = NetworkLoad(setting.network, cluster.nodes, by_request=speed.scales_by_links)
     if setting.failures is None and not costs.checkpoint_write_s:
         return World(cluster, speed, costs, known, overlaps=overlaps, meters=meters, network=network)
     model = setting.failures or FailureModel(name="none")
