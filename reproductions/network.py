@@ -113,30 +113,56 @@ def cassini(seeds: int) -> None:
     table("Cassini", ("24 servers, 50 Gbit/s", "published", "Rota"), rows)
 
 
+PLACED = ("consolidate", "links", "cassini")
+TOPOLOGIES = (
+    {"topology": "fat-tree", "per_leaf": 4, "spines": 2, "oversubscription": 4},
+    {"topology": "rail-optimised", "rails": 4, "per_leaf": 4},
+    {"topology": "bigraph", "switches": 4},
+    {"topology": "torus", "shape": [4, 2, 2]},
+)
+
+
 def cassini_placement(seeds: int) -> None:
-    """The same 24 servers with jobs that come and go under FIFO: slowdown by links, with each placement and sharing."""
-    nodes = Cluster.uniform(("gpu", 24, 1)).nodes
-    links = {"topology": "fat-tree", "per_leaf": 2, "spines": 1, "oversubscription": 2, "link": "50Gbps"}
+    """Jobs that come and go under FIFO with each placement: the 24 servers as above, and 64 GPUs elsewhere."""
     rows = []
     for between in ("fair", "cassini"):
-        spec = json.dumps({**links, "between": between})
-        setting = Setting(cluster=Cluster(nodes=nodes), network=network_from_spec(spec, [str(n.id) for n in nodes]))
-        slowdowns: dict[str, list[float]] = {}
-        for seed in range(seeds):
-            made = _talkative_jobs(np.random.default_rng(seed))
-            for placement in ("consolidate", f"links:{spec}", f"cassini:{spec}"):
-                history = simulate(made, "fifo:backfill=true", replace(setting, placement=placement)).history
-                took = [(row.end_s or 0.0) - (row.start_s or 0.0) for row in history.jobs]
-                each = [s / one.job.work for s, one in zip(took, made.submissions, strict=True) if one.job.work]
-                slowdowns.setdefault(placement.partition(":")[0], []).append(statistics.mean(each))
-        rows.append((between, *(interval(values) for values in slowdowns.values())))
-    table("Placement by Cassini's score", ("mean slowdown by links", "consolidate", "links", "cassini"), rows)
+        found = [placed_servers(between, seed) for seed in range(seeds)]
+        rows.append((f"24 servers, {between}", *(interval([each[name] for each in found]) for name in PLACED)))
+    for links in TOPOLOGIES:
+        found = [placed_gpus(links, seed) for seed in range(seeds)]
+        rows.append((str(links["topology"]), *(interval([each[name] for each in found]) for name in PLACED)))
+    table("Placement by Cassini's score", ("mean slowdown by links", *PLACED), rows)
 
 
-def _talkative_jobs(rng: np.random.Generator) -> Workload:
-    count = 60
-    sizes, work = rng.choice([2, 3, 4], size=count), rng.exponential(1200.0, count) + 60.0
-    submit = np.cumsum(rng.exponential(float((sizes * work).mean()) / (0.8 * 24), count))
+def placed_servers(between: str, seed: int) -> dict[str, float]:
+    """Mean slowdowns on 24 servers of one GPU."""
+    links = {"topology": "fat-tree", "per_leaf": 2, "spines": 1, "oversubscription": 2, "link": "50Gbps"}
+    made = _talkative_jobs(np.random.default_rng(seed), 60, 24, (2, 3, 4))
+    return _slowdowns(made, Cluster.uniform(("gpu", 24, 1)), {**links, "between": between})
+
+
+def placed_gpus(links: dict[str, object], seed: int) -> dict[str, float]:
+    """Mean slowdowns on 16 nodes of four GPUs, with fair sharing."""
+    made = _talkative_jobs(np.random.default_rng(seed), 120, 64, (1, 2, 4, 8, 16))
+    return _slowdowns(made, Cluster.uniform(("gpu", 64, 4)), {**links, "link": "25Gbps"})
+
+
+def _slowdowns(made: Workload, cluster: Cluster, links: dict[str, object]) -> dict[str, float]:
+    spec = json.dumps(links)
+    setting = Setting(cluster=cluster, network=network_from_spec(spec, [str(node.id) for node in cluster.nodes]))
+    found = {}
+    for name in PLACED:
+        placement = name if name == "consolidate" else f"{name}:{spec}"
+        history = simulate(made, "fifo:backfill=true", replace(setting, placement=placement)).history
+        took = [(row.end_s or 0.0) - (row.start_s or 0.0) for row in history.jobs]
+        each = [s / one.job.work for s, one in zip(took, made.submissions, strict=True) if one.job.work]
+        found[name] = statistics.mean(each)
+    return found
+
+
+def _talkative_jobs(rng: np.random.Generator, count: int, devices: int, kinds: tuple[int, ...]) -> Workload:
+    sizes, work = rng.choice(kinds, size=count), rng.exponential(1200.0, count) + 60.0
+    submit = np.cumsum(rng.exponential(float((sizes * work).mean()) / (0.8 * devices), count))
     made = []
     for number in range(count):
         demand = MODELS[str(rng.choice(NAMES))]

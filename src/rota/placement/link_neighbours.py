@@ -6,7 +6,7 @@ at the same time where none keeps turns. An excess is sent later, so that an ite
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from rota.core.model.job import Job, JobId
 from rota.core.model.placement import Placement, is_suspended_claim
@@ -89,7 +89,7 @@ class LinkNeighbours:
                 found[end] = found.get(end, 0.0) + share
         return found
 
-    def score(self, job: PhasedJob, name: JobId, model: NetworkModel, known: dict[tuple[int, float], float]) -> float:
+    def score(self, job: PhasedJob, name: JobId, model: NetworkModel, known: dict[Hashable, float]) -> float:
         """The lowest score of the links that a job would fill together with others: the slowest link sets its pace.
 
         `known` keeps scores of links for other candidates of the same job.
@@ -99,7 +99,7 @@ class LinkNeighbours:
             others = [other for other in self._by_link.get(link, ()) if other != name]
             if not others:
                 continue
-            key = (link, load * job.top_level)
+            key = (link, load * job.top_level, job.alone_comm_s, job.alone_s)
             if key not in known:
                 known[key] = self._score_of_link(link, job, others, model)
             worst = min(worst, known[key])

@@ -8,12 +8,13 @@ that the jobs on its links leave it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
-from rota.core.model.job import Job, Locality
-from rota.core.model.placement import Placement
+from rota.core.model.job import WHOLE, Job, Locality
+from rota.core.model.placement import Placement, device_indexes
 from rota.core.state.inventory import Inventory
 from rota.network.demand import IterationDemand, demand_of
 from rota.network.model import NetworkModel
@@ -80,7 +81,7 @@ def find_by_links(
         orders = _orders(known, room)
         if neighbours is not None:
             orders += _orders_by_load(known, room, neighbours.wanted(known.model))
-        candidates = [pieces for order in orders if (pieces := _filled(order, room, tasks))]
+        candidates = [pieces for order in orders if (pieces := _filled(known, order, room, tasks))]
         judged = sorted((_judged(known, inventory, demand, pieces, job) for pieces in candidates), key=_Candidate.rank)
         if not judged:
             return None
@@ -105,7 +106,7 @@ class _Candidate(NamedTuple):
 def _fittest(known: _KnownNetwork, neighbours: LinkNeighbours, judged: Sequence[_Candidate], job: Job) -> _Candidate:
     """The candidate with the shortest iteration beside other jobs; the first of several that are equal."""
     best, least_s = judged[0], math.inf
-    scores: dict[tuple[int, float], float] = {}
+    scores: dict[Hashable, float] = {}
     for candidate in judged:
         if candidate.traffic is None:
             return candidate
@@ -154,31 +155,45 @@ def _outwards(known: _KnownNetwork, room: dict[int, int], start: int, by: Mappin
     return sorted(room, key=lambda n: (at[known.homes[n]], -room[n], n))
 
 
-def _filled(order: Sequence[int], room: dict[int, int], tasks: int) -> list[Piece] | None:
+def _filled(known: _KnownNetwork, order: Sequence[int], room: dict[int, int], tasks: int) -> list[Piece] | None:
+    """The nodes of an order, switch by switch, until all tasks have one; the last tasks on the tightest that fits.
+
+    So single nodes are filled up before empty ones are begun, which later jobs may need whole.
+    """
     pieces: list[Piece] = []
-    for node in order:
-        taken = min(room[node], tasks)
-        pieces.append((node, taken))
-        tasks -= taken
-        if not tasks:
-            return pieces
+    for _, below in groupby(order, key=lambda node: known.homes[node]):
+        nodes = list(below)
+        for at, node in enumerate(nodes):
+            if room[node] >= tasks:
+                tightest = min(nodes[at:], key=lambda n: (room[n] < tasks, room[n], n))
+                return [*pieces, (tightest, tasks)]
+            pieces.append((node, room[node]))
+            tasks -= room[node]
     return None
 
 
 def _judged(
     known: _KnownNetwork, inventory: Inventory, demand: IterationDemand, pieces: list[Piece], job: Job
 ) -> _Candidate:
-    """A candidate with the traffic of the job there; none for a single rank."""
-    few = sum(tasks for _, tasks in pieces) <= MOST_RANKS
-    ranks = [
-        RankPlace(node=known.places[node], device=device)
-        for node, tasks in pieces
-        for device in range(tasks if few else 1)
-    ]
+    """A candidate with the traffic of the job there; none for a single rank. Jobs beside it matter between nodes."""
+    ranks = _ranks(known, inventory, pieces, job)
     key = mixed(*job.id.encode())
     return _Candidate(
         traffic=traffic_of(demand, ranks, known.model, known.router, key) if len(ranks) > 1 else None,
-        users=sum(inventory.nodes[node].users for node, _ in pieces),
+        users=sum(inventory.nodes[node].users for node, _ in pieces) if len(pieces) > 1 else 0,
         left=sum(inventory.nodes[node].free for node, _ in pieces),
         pieces=pieces,
     )
+
+
+def _ranks(known: _KnownNetwork, inventory: Inventory, pieces: Sequence[Piece], job: Job) -> list[RankPlace]:
+    """The ranks of a candidate on the devices that it would get; one on each node for a large job."""
+    per_task = job.roles[0].device_milli // WHOLE if len(job.roles) == 1 else 0
+    few = sum(tasks for _, tasks in pieces) * max(per_task, 1) <= MOST_RANKS
+    found = []
+    for node, tasks in pieces:
+        count = tasks * max(per_task, 1) if few else 1
+        picked = device_indexes(inventory.nodes[node].pick_devices(count)) if per_task else []
+        devices = picked if len(picked) == count else range(count)
+        found += [RankPlace(node=known.places[node], device=device) for device in devices]
+    return found
