@@ -114,7 +114,7 @@ def cassini(seeds: int) -> None:
 
 
 PLACED = ("consolidate", "links", "cassini")
-TOPOLOGIES = (
+TOPOLOGIES: tuple[dict[str, object], ...] = (
     {"topology": "fat-tree", "per_leaf": 4, "spines": 2, "oversubscription": 4},
     {"topology": "rail-optimised", "rails": 4, "per_leaf": 4},
     {"topology": "bigraph", "switches": 4},
