@@ -4,8 +4,10 @@ What a page may hold:
 
 - a fence marked `console`: lines that begin with `$ ` are commands (a backslash at the end continues one), the
   lines below a command are what it prints on stdout and stderr. `...` stands for any text within a line, and on a
-  line of its own for any lines. The widths of columns are not compared. A command fails if and only if a line of
-  its output begins with `error:`.
+  line of its own for any lines. The widths of columns are not compared. A command succeeds, with each part of its
+  pipe, and prints no line that begins with `error:`.
+- `<!-- meant to fail -->` above such a fence: it shows failures. A command in it fails if and only if a line of its
+  output begins with `error:`, and one of them does.
 - `<!-- file: NAME -->` above a fence: the fence is that file, written before the commands below it run.
 - `<!-- data: NAME NAME -->`: the commands below need these files from the folder `ROTA_DATA`.
 
@@ -21,7 +23,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +32,11 @@ from rota.cli.main import status
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _FILE = re.compile(r"^<!-- file: (\S+) -->$")
+_FAILS = "<!-- meant to fail -->"
 _DATA = re.compile(r"^<!-- data: (.+) -->$")
+_FIRST_FAILURE = """
+for part in "${PIPESTATUS[@]}"; do [ "$part" = 0 ] || [ "$part" = 141 ] || exit "$part"; done"""
+"""The status of the first part of a pipe that failed, but for one whose reader had read enough (SIGPIPE)."""
 _HEADING = re.compile(r"^(#+) (.+)$")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -42,6 +48,16 @@ class Command:
     text: str
     output: tuple[str, ...]
     line: int
+    may_fail: bool = False
+
+    def fault(self, status: int, printed: list[str]) -> str | None:
+        """What is wrong with how it ended, if anything: it failed and was not meant to, or the reverse."""
+        fails = status != 0 or _has_error(printed)
+        if fails and not self.may_fail:
+            return f"it fails (status {status}); if the page means that, write {_FAILS} above the fence"
+        if fails != _has_error(self.output):
+            return f"its status is {status}; the page shows {'an' if _has_error(self.output) else 'no'} error"
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +112,20 @@ def examples(page: Path) -> Iterator[Example]:
         if found := _FILE.match(above):
             places.append((begin, File(name=found[1], text="\n".join(lines[begin:end]) + "\n")))
         elif language == "console":
-            places.extend((command.line, command) for command in _commands(lines, begin, end))
+            commands = list(_commands(lines, begin, end, may_fail=above == _FAILS))
+            assert above != _FAILS or any(_has_error(command.output) for command in commands), (
+                f"line {begin}: none fails"
+            )
+            places.extend((command.line, command) for command in commands)
     for _, example in sorted(places, key=lambda place: place[0]):
         yield example
 
 
-def _commands(lines: list[str], begin: int, end: int) -> Iterator[Command]:
+def _has_error(output: Iterable[str]) -> bool:
+    return any(line.startswith("error:") for line in output)
+
+
+def _commands(lines: list[str], begin: int, end: int, *, may_fail: bool) -> Iterator[Command]:
     number = begin
     while number < end:
         assert lines[number].startswith("$ "), f"line {number + 1}: an example begins with a command"
@@ -113,7 +137,7 @@ def _commands(lines: list[str], begin: int, end: int) -> Iterator[Command]:
         first = number
         while number < end and not lines[number].startswith("$ "):
             number += 1
-        yield Command(text=text, output=tuple(lines[first:number]), line=first)
+        yield Command(text=text, output=tuple(lines[first:number]), line=first, may_fail=may_fail)
 
 
 def run(command: str, folder: Path) -> tuple[int, list[str]]:
@@ -130,7 +154,7 @@ def run(command: str, folder: Path) -> tuple[int, list[str]]:
 def _run_in_shell(command: str, folder: Path) -> tuple[int, list[str]]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
-        ["bash", "-c", command],
+        ["bash", "-c", command + _FIRST_FAILURE],
         cwd=folder,
         env=os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"},  # stdout and stderr in the order of their writing
         stdout=subprocess.PIPE,
