@@ -36,13 +36,13 @@ from rota.mechanisms.rounds.multi_type import may_spread, spread_out
 from rota.mechanisms.rounds.round_placement import RoundPlacement
 from rota.mechanisms.rounds.rule import round_job
 from rota.mechanisms.rounds.scheduler import RoundScheduler
-from rota.network.link_estimates import LinkEstimates
 from rota.network.load import NetworkLoad
 from rota.network.model import NetworkModel
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.partial_profiles import SpeedEstimate
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.busy_fraction import said_by
+from rota.perf.speed.link_estimates import LinkEstimates
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.perf.training.reports import SimulatedReports
 from rota.placement import style

@@ -28,7 +28,7 @@ from rota.live.loop.policy_faults import FaultyPolicy
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.mechanisms.declare import Knowledge
-from rota.network.link_estimates import LinkEstimates
+from rota.perf.speed.link_estimates import LinkEstimates
 from rota.perf.speed.model import Costs
 from rota.placement import on_network, style
 from rota.policies import find_policy

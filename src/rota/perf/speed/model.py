@@ -15,13 +15,13 @@ from rota.core.errors import RotaError
 from rota.core.model.cluster import Node
 from rota.core.model.job import WHOLE, DeviceType, Job, Level
 from rota.core.model.placement import Placement, devices_of, tasks_of
-from rota.network.link_estimates import LinkEstimates
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.speed_table import Speeds
 from rota.perf.speed.busy_fraction import UNKNOWN, of_pair, said_by
 from rota.perf.speed.costs import Costs as Costs
 from rota.perf.speed.factor import factor_of
 from rota.perf.speed.interleaving import rounds_each, stages_of
+from rota.perf.speed.link_estimates import LinkEstimates
 from rota.perf.speed.network import LEVELS, Distances, network_cost
 from rota.perf.speed.throttling import duty, left_by
 from rota.perf.training.goodput import TRAININGS, best_of

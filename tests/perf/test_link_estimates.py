@@ -16,10 +16,10 @@ from rota.drivers.simulator import study
 from rota.drivers.simulator.study import Setting, simulate
 from rota.network.collectives import CollectiveKind
 from rota.network.fabrics import fat_tree
-from rota.network.link_estimates import LinkEstimates
 from rota.network.load import NetworkLoad
 from rota.network.model import NetworkModel
 from rota.network.topology import NetworkTopology, duplex
+from rota.perf.speed.link_estimates import LinkEstimates
 from rota.perf.speed.model import SpeedModel
 from rota.traces.workload import Submission, Workload
 
