@@ -99,3 +99,11 @@ def test_no_list_tells_of_other_tenants(lab: Lab) -> None:
             assert status < 500, (path, query, text)
             assert MARK not in text.replace(f"'{MARK}'", "") or status >= 400, (path, query, text)
             assert '"ada"' not in text, (path, query, text)
+
+
+def test_dry_run_is_for_one_job(lab: Lab) -> None:
+    job = {"run": "true", "tenant": "nlp"}
+    status, text = ask(lab, "POST", "/api/v1/jobs?dry_run=true", lab.secrets["ada"], [job, {**job, "run": "false"}])
+
+    assert (status, json.loads(text)) == (422, {"error": "dry_run: it tries one job; these are 2"})
+    assert ask(lab, "POST", "/api/v1/jobs?dry_run=true", lab.secrets["ada"], [job])[0] == 200
