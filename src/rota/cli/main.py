@@ -16,7 +16,12 @@ from typer.main import get_command
 
 from rota import __version__
 from rota.cli.commands import LazyGroup
+<<<<<<< HEAD
 from rota.cli.terminal import echo
+=======
+from rota.cli.extras import explained
+from rota.cli.terminal import echo, neutral
+>>>>>>> main
 from rota.core.errors import BuiltInFault, RotaError, Unavailable
 from rota.files.neutral_text import neutral
 
@@ -104,6 +109,10 @@ def status(args: Sequence[str]) -> int:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
         return READER_LEFT
+    except ModuleNotFoundError as error:
+        if (line := explained(error)) is None:
+            raise
+        return _complain(line, MISTAKE)
     except OSError as error:
         if error.filename is None:
             raise
