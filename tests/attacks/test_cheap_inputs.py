@@ -308,8 +308,9 @@ def test_messages_of_a_page_are_throttled() -> None:
             return {"type": "websocket.receive", "text": "x"}
 
         scope = {"type": "websocket", "path": "/", "headers": []}
-        free = {"is_valid": lambda digest: True, "of_session": lambda scope: "x"}
-        app = FairRequests(page, LimitsPart(), token_required=True, **free)
+        app = FairRequests(
+            page, LimitsPart(), token_required=True, is_valid=lambda digest: True, of_session=lambda scope: "x"
+        )
         with suppress(TimeoutError):
             async with asyncio.timeout(0.5):
                 await app(scope, receive, cast(Any, None))
