@@ -16,12 +16,8 @@ from typer.main import get_command
 
 from rota import __version__
 from rota.cli.commands import LazyGroup
-<<<<<<< HEAD
-from rota.cli.terminal import echo
-=======
 from rota.cli.extras import explained
-from rota.cli.terminal import echo, neutral
->>>>>>> main
+from rota.cli.terminal import echo
 from rota.core.errors import BuiltInFault, RotaError, Unavailable
 from rota.files.neutral_text import neutral
 

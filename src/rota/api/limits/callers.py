@@ -1,7 +1,7 @@
 """Requests of each caller: a rate, and a few at a time, so that one caller's many requests do not delay another's one.
 
 A caller is known by its token, by that of its session or, with neither, by its address. Tokens that are not valid are
-as none: those who guess share the rate of their address. The owner of a manager that asks for no token is not limited.
+as none: guesses share the rate of their address. The owner of a manager that asks for no token is not limited.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BYTES_PER_REQUEST = 16 << 10
 UNKNOWN_COST = 64
 GUESSES = "guesses"
 GUESSES_PART = 0.1
-"""The part of a caller's rate that those have together who guess tokens at one address."""
+"""The part of a caller's rate that all guesses of tokens from one address have together."""
 MESSAGES_PER_SECOND, MESSAGES_BURST = 20.0, 200
 """Messages of all pages of a user: keys, clicks and acknowledgements. A burst holds the largest message."""
 _PROBES = frozenset({"/healthz", "/readyz"})

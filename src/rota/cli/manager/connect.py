@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-<<<<<<< HEAD
-from rota.cli.terminal import NeutralOutput, echo
-from rota.core.errors import RotaError, Unavailable
-from rota.files.neutral_text import neutral
-=======
 from rota.cli.extras import need
-from rota.cli.terminal import NeutralOutput, echo, neutral
+from rota.cli.terminal import NeutralOutput, echo
 from rota.core.errors import Unavailable
->>>>>>> main
+from rota.files.neutral_text import neutral
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:
