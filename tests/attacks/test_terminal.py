@@ -20,7 +20,7 @@ from managers import ROTA, Manager
 from rota.cli.commands import COMMANDS
 from rota.cli.main import status
 from rota.cli.terminal import OUTPUT, NeutralOutput
-from rota.files.neutral_text import neutral, neutral_json
+from rota.core.neutral_text import neutral, neutral_json
 
 attack = pytest.mark.attack
 NEUTRAL = "one function makes all printed text neutral"

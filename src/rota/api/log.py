@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from rota.files.neutral_text import neutral, neutral_json
+from rota.core.neutral_text import neutral, neutral_json
 
 log = logging.getLogger("rota.api")
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)

@@ -19,7 +19,7 @@ from rota.cli.commands import LazyGroup
 from rota.cli.extras import explained
 from rota.cli.terminal import echo
 from rota.core.errors import BuiltInFault, RotaError, Unavailable
-from rota.files.neutral_text import neutral
+from rota.core.neutral_text import neutral
 
 FAILURE = 1
 MISTAKE = 2

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
 import typer
 
 from rota.core.errors import RotaError
-from rota.files.neutral_text import neutral, neutral_json
+from rota.core.neutral_text import neutral, neutral_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from rota.files.neutral_text import neutral
+from rota.core.neutral_text import neutral
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,32})?\Z")

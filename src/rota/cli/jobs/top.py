@@ -17,7 +17,7 @@ from rota.cli.manager.gpus import GPU_COLUMNS
 from rota.cli.manager.nodes import NODE_COLUMNS
 from rota.cli.render import Column, OutputFormat, emit, table
 from rota.cli.terminal import echo
-from rota.files.neutral_text import neutral
+from rota.core.neutral_text import neutral
 
 if TYPE_CHECKING:
     from rich.console import Group

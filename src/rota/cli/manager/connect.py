@@ -10,7 +10,7 @@ import typer
 from rota.cli.extras import need
 from rota.cli.terminal import NeutralOutput, echo
 from rota.core.errors import Unavailable
-from rota.files.neutral_text import neutral
+from rota.core.neutral_text import neutral
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
-from rota.files.neutral_text import neutral
+from rota.core.neutral_text import neutral
 
 if TYPE_CHECKING:
     from rota.sdk.client import Client
