@@ -164,6 +164,7 @@ class HealthPart(FileModel):
     programs: Path | None = None
     causes: Path | None = None
     timeout: Annotated[Seconds, Field(gt=0)] = 60.0
+    failure_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 6.5
     large: Annotated[int, Field(strict=True, ge=1)] = 8
     proven_after: Seconds = 86400.0
     spares: Annotated[int, Field(strict=True, ge=0)] = 0

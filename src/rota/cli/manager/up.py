@@ -316,6 +316,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
     from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import LOG_FILES, Settings
     from rota.health.causes import read_causes
+    from rota.health.failure_rate import FailureRate
 
     devices = sum(node.devices for node in cluster.nodes)
     defaults = default_limits(settings.default_cpus, settings.default_memory, devices)
@@ -331,6 +332,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
         max_processes=settings.max_processes,
         defaults=defaults,
         causes=read_causes(settings.health.causes),
+        failure_rate=FailureRate(prior=settings.health.failure_rate),
         limits=_limits(home, Cgroup(settings.cgroups), defaults.tasks_bytes),
     )
 
