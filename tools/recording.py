@@ -2,7 +2,7 @@
 
 The commands really run, against a manager of their own on emulated devices, and what they print is what is shown. The
 picture is one file without scripts: it plays where images do (a README, the site, from files), follows the reader's
-light or dark scheme, and stands still for those who want less motion.
+light or dark scheme, and stands still where less motion is wanted.
 """
 
 from __future__ import annotations
