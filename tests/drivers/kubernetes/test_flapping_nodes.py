@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.kubernetes.objects import node_object
-from rota.drivers.kubernetes.gangs.flapping import TIMES, WELL_S, WITHIN_S
+from rota.drivers.kubernetes.filters.flapping_nodes import TIMES, WELL_S, WITHIN_S
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy

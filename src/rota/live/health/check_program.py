@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from rota.drivers.local.task_runner.processes import TaskProcesses, started
 from rota.health.checks.result import MOST_BYTES, CheckResult, broken_check, decode_result
 
 MOST_OUTPUT = 16 << 20
@@ -54,6 +56,7 @@ class _OutputEnd(asyncio.Protocol):
 async def run_program(program: CheckProgram, env: Mapping[str, str], timeout_s: float) -> CheckResult:
     """Return what a program found; one that can't be run, takes too long or prints too much is a broken check."""
     loop = asyncio.get_running_loop()
+    token = secrets.token_hex(16)
     with contextlib.ExitStack() as stack:
         ends, pipes = [], []
         for _ in range(2):
@@ -65,7 +68,7 @@ async def run_program(program: CheckProgram, env: Mapping[str, str], timeout_s: 
         try:
             process = await asyncio.create_subprocess_exec(
                 *program.command,
-                env=env,
+                env={**env, "ROTA_TASK_TOKEN": token},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=pipes[0],
                 stderr=pipes[1],
@@ -75,34 +78,30 @@ async def run_program(program: CheckProgram, env: Mapping[str, str], timeout_s: 
             return broken_check(program.name, f"it can't be run: {error.strerror}")
         for pipe in pipes:
             pipe.close()
-        why = await _wait(process, ends, timeout_s)
+        everything = TaskProcesses(process.pid, started(process.pid), token)
+        why = await _wait(process, everything, ends, timeout_s)
         if why is not None:
             return broken_check(program.name, why)
         return decode_result(program.name, process.returncode or 0, *(bytes(end.kept) for end in ends))
 
 
-async def _wait(process: asyncio.subprocess.Process, ends: list[_OutputEnd], timeout_s: float) -> str | None:
+async def _wait(
+    process: asyncio.subprocess.Process, everything: TaskProcesses, ends: list[_OutputEnd], timeout_s: float
+) -> str | None:
     """Wait for the end of a program, and end what it leaves; return why it had to be ended, if it had to."""
     ended = asyncio.ensure_future(process.wait())
     try:
-        await asyncio.wait(
-            [ended, *(end.flooded for end in ends)], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
+        until: list[asyncio.Future[Any]] = [ended, *(end.flooded for end in ends)]
+        await asyncio.wait(until, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
             _, still_open = await asyncio.wait([end.closed for end in ends], timeout=LEFT_S)
             if still_open:
-                _kill(process.pid)
+                everything.end()
             return None
         if any(end.flooded.done() for end in ends):
             return f"it printed more than {MOST_OUTPUT >> 20} MiB"
         return f"it took longer than {timeout_s:g} s"
     finally:
         if not ended.done():
-            _kill(process.pid)
+            everything.end()
             await ended
-
-
-def _kill(group: int) -> None:
-    """Kill a check together with what it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)

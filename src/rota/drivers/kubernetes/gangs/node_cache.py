@@ -18,8 +18,8 @@ from rota.core.model.cluster import Node
 from rota.core.model.job import NodeId
 from rota.core.model.labels import SUSPECT
 from rota.core.state.state import State
+from rota.drivers.kubernetes.filters.flapping_nodes import FlappingNodes
 from rota.drivers.kubernetes.filters.world import FilterState
-from rota.drivers.kubernetes.gangs.flapping import FlappingNodes
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.objects.nodes import NodeSeen, planned_node
