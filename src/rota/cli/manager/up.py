@@ -268,7 +268,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         database=settings.database,
         certificate=settings.tls_cert,
         key=settings.tls_key,
-        require_token=settings.require_token,
+        require_token=settings.asks_for_tokens,
         keep_s=settings.keep,
         keep_bytes=disk_part(settings.keep_size, KEPT_PART, home),
         estimate_bound=settings.estimate_bound,
@@ -316,6 +316,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
     from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import LOG_FILES, Settings
     from rota.health.causes import read_causes
+    from rota.health.failure_rate import FailureRate
 
     devices = sum(node.devices for node in cluster.nodes)
     defaults = default_limits(settings.default_cpus, settings.default_memory, devices)
@@ -331,6 +332,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
         max_processes=settings.max_processes,
         defaults=defaults,
         causes=read_causes(settings.health.causes),
+        failure_rate=FailureRate(prior=settings.health.failure_rate),
         limits=_limits(home, Cgroup(settings.cgroups), defaults.tasks_bytes),
     )
 
@@ -377,7 +379,7 @@ def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
     """Refuse to run the jobs of all tokens as root, unless the settings say so explicitly."""
     from rota.api.serve import is_loopback
 
-    if os.geteuid() == 0 and accounts.is_empty and (settings.require_token or not is_loopback(settings.host)):
+    if os.geteuid() == 0 and accounts.is_empty and (settings.asks_for_tokens or not is_loopback(settings.host)):
         raise RotaError(
             "this manager is root and gives out tokens: without accounts, every job would run as root; set accounts "
             "(names, tokens or a file) or run_as (TENANT=ACCOUNT,...), or start it as an ordinary user"
