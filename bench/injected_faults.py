@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import random
 import signal
@@ -39,6 +40,7 @@ XIDS = (79, 119, 95, 64, 48, 74, 13, 31, 43, 63)
 NODES = 8
 AT_ONCE = 12
 STALLS_AT_ONCE = 5
+LAYERS = 8
 CHECKED = ("n3", "n6")
 """Nodes whose checks report faults."""
 
@@ -95,7 +97,9 @@ def injected(rng: random.Random, folder: Path) -> list[InjectedFault]:
         kind = "output of a device error" if each.cause in DEVICE else "output of another error"
         if each.cause in NETWORK:
             kind = "output of a network error"
-        faults.append(InjectedFault(kind, f"cat {text}; {end}", (each.cause,)))
+        # a command that a shell could not run has a verdict of its own, which says what it lacks in its words
+        right = (each.cause, "command") if each.exit_code in (126, 127) else (each.cause,)
+        faults.append(InjectedFault(kind, f"cat {text}; {end}", right))
     return faults
 
 
@@ -175,14 +179,22 @@ def _lost_nodes(manager: Manager, folder: Path, rng: random.Random) -> list[tupl
         job_id = manager.client.submit({"run": 'sleep "$([ $ROTA_ATTEMPT = 1 ] && echo 60 || echo 0)"', **asked})[0]
         manager.wait(job_id, "running", within_s=60)
         lost = rng.choice(manager.client.job(job_id)["nodes"])
-        for pid in manager.supervisors():
-            with contextlib.suppress(OSError):
-                if f"ROTA_NODE={lost}".encode() in _environment_below(pid):
-                    os.kill(pid, signal.SIGKILL)
+        eventually(lambda lost=lost: _kill_on(manager, lost), within_s=60)  # type: ignore[misc] # its tasks may start late
         job = manager.wait(job_id, within_s=120)
         causes = [each["cause"] for each in manager.client.why(job_id)["verdicts"]]
         results.append(("lost node", job["state"] == "succeeded" and causes == ["lost"], f"{job['state']}, {causes}"))
     return results
+
+
+def _kill_on(manager: Manager, node: str) -> bool:
+    """Kill the supervisors of tasks on a node; False if there is none yet."""
+    killed = False
+    for pid in manager.supervisors():
+        with contextlib.suppress(OSError):
+            if f"ROTA_NODE={node}".encode() in _environment_below(pid):
+                os.kill(pid, signal.SIGKILL)
+                killed = True
+    return killed
 
 
 def _xids(folder: Path) -> list[tuple[str, bool, str]]:
@@ -373,7 +385,7 @@ def intervals(seed: int) -> bool:
 
     The manager knows the rate of failures, as from experience; how long a checkpoint takes, the job finds out.
     """
-    write_s, mttf_s, steps = 0.3, 8.0, 300
+    write_s, mttf_s, steps = 0.3, 8.0, 600
     rows = []
     for title, every in (("every 0.3 s", "0.3"), ("every 20 s", "20"), ("adaptive", "")):
         rng = random.Random(seed)
@@ -402,12 +414,17 @@ def intervals(seed: int) -> bool:
 
 
 def _fail_at_random(manager: Manager, job_id: str, rng: random.Random, mttf_s: float, within_s: float) -> int:
-    """Kill the supervisor of a job at random times until it has ended; return how often."""
+    """Kill the supervisor of a job at random times until it has ended; return how often.
+
+    The times between are exponential, but drawn by layers: few of them have the right mean, too, so that rows compare.
+    """
+    gaps_s = [-mttf_s * math.log(1 - (layer + rng.random()) / LAYERS) for layer in range(LAYERS)]
+    rng.shuffle(gaps_s)
     failures, until = 0, time.monotonic() + within_s
-    due = time.monotonic() + rng.expovariate(1 / mttf_s)
+    due = time.monotonic() + gaps_s[0]
     while time.monotonic() < until and manager.state(job_id) not in FINAL:
         if time.monotonic() >= due:
-            due = time.monotonic() + rng.expovariate(1 / mttf_s)
+            due = time.monotonic() + gaps_s[(failures + 1) % LAYERS]
             for pid in manager.supervisors():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

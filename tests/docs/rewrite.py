@@ -8,6 +8,7 @@ failure of a command that the page does not mark as meant to fail is never writt
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -19,9 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from docs.lifecycle_page import page as lifecycle_page
 from docs.man_pages import FOLDER as MANUAL
 from docs.man_pages import man_pages
-from docs.pages import ROOT, Command, Data, File, agrees, all_pages, examples, name_of, run
+from docs.pages import ROOT, Command, Data, File, Needs, Start, agrees, all_pages, examples, name_of
 from docs.policies_page import page as policies_page
 from docs.python_page import page as python_page
+from docs.session import Session
 from docs.threat_page import PAGE as THREAT_MODEL
 from docs.threat_page import collect
 from docs.threat_page import page as threat_page
@@ -46,7 +48,7 @@ def rewrite(page: Path) -> int:
     failures = 0
     lines = page.read_text(encoding="utf-8").splitlines()
     shift = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, Session(Path(folder)) as session:
         for example in examples(page):
             match example:
                 case File(name=name, text=text):
@@ -57,8 +59,14 @@ def rewrite(page: Path) -> int:
                         return failures
                     for name in names:
                         shutil.copy(Path(os.environ["ROTA_DATA"]) / name, folder)
+                case Needs(module=module):
+                    if importlib.util.find_spec(module) is None:
+                        print(f"{name_of(page)}: install {module} to run the rest")
+                        return failures
+                case Start(options=options):
+                    session.start(*options)
                 case Command(text=text, output=output, line=line) as command:
-                    status, printed = run(text, Path(folder))
+                    status, printed = session.run(text)
                     if not command.may_fail and (fault := command.fault(status, printed)):
                         print(f"{name_of(page)}:{line}: {text}: {fault}", *printed, sep="\n")
                         failures += 1

@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rota.drivers.local.task_runner.processes import TaskProcesses, started
 from rota.health.checks.result import MOST_BYTES, CheckResult, broken_check, decode_result
@@ -90,9 +91,8 @@ async def _wait(
     """Wait for the end of a program, and end what it leaves; return why it had to be ended, if it had to."""
     ended = asyncio.ensure_future(process.wait())
     try:
-        await asyncio.wait(
-            [ended, *(end.flooded for end in ends)], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
+        until: list[asyncio.Future[Any]] = [ended, *(end.flooded for end in ends)]
+        await asyncio.wait(until, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
             _, still_open = await asyncio.wait([end.closed for end in ends], timeout=LEFT_S)
             if still_open:
