@@ -96,9 +96,8 @@ check: setup ## format, lint, types, imports, words, tests with warnings as erro
 	$(BIN)/python tools/words.py
 	$(BIN)/python -m pytest $(WORKERS) -W error
 
-docs: setup ## build the documentation site into out/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "out/site/index.html"
+docs: setup ## build the documentation of this version into out/site, beside those of others
+	@$(BIN)/python tools/build_site.py out/site
 
 format: setup ## format the code and apply automatic fixes
 	$(BIN)/ruff format .

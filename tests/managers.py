@@ -59,7 +59,7 @@ class Manager:
             self.options = ("--min-run", "0s", *self.options)
         if (
             os.geteuid() == 0
-            and {"--require-token", "--host"} & {*options}
+            and {"--require-token", "--trust-proxy", "--host"} & {*options}
             and not {"--run-as", "--accounts"} & {*options}
         ):
             self.options = (

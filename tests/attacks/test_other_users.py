@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from managers import Manager
-from rota.api.guard.same_user import NO_USER, user_of
+from rota.api.guard.same_user import NO_USER, Ask, ask_kernel, ask_table, user_of, way_to_ask
 
 pytestmark = [
     pytest.mark.slow,
@@ -24,12 +24,20 @@ pytestmark = [
 BY_USER = "only connections of the manager's own user, as the kernel knows it"
 NOBODY = 65534
 SENDS = """
-import encodings.idna, os, socket, sys
+import encodings.idna, os, socket, struct, sys
 os.setgroups([]); os.setgid({user}); os.setuid({user})
-peer = socket.socket(); peer.connect((sys.argv[1], int(sys.argv[2])))
-peer.sendall(sys.argv[3].encode())
-if sys.argv[4] == "waits":
-    print(peer.recv(65536).decode("latin-1"))
+host, port, text, how, source = sys.argv[1:]
+for _ in range(1 if how == "waits" else 20):
+    peer = socket.socket()
+    if source:
+        peer.bind((source, 0))
+    if how == "resets":
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.connect((host, int(port)))
+    peer.sendall(text.encode())
+    if how == "waits":
+        print(peer.recv(65536).decode("latin-1"))
+    peer.close()
 """
 
 
@@ -40,10 +48,11 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
     made.clean_up()
 
 
-def send(manager: Manager, request: str, how: str = "waits") -> str:
-    """Send a request as another user; its answer, if that is waited for."""
+def send(manager: Manager, request: str, how: str = "waits", source: str = "") -> str:
+    """Send a request as another user, several times unless its answer is waited for; return the answer."""
     place = urlsplit(manager.client.url)
-    command = [sys.executable, "-c", SENDS.format(user=NOBODY), str(place.hostname), str(place.port), request, how]
+    to = [str(place.hostname), str(place.port), request, how, source]
+    command = [sys.executable, "-c", SENDS.format(user=NOBODY), *to]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd="/")
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -113,13 +122,49 @@ def test_other_user_is_refused(manager: Manager, request_text: str) -> None:
     assert list(manager.client.jobs(all=True)) == []
 
 
-@pytest.mark.attack("closes its connection before it is looked at", stopped_by=BY_USER)
-def test_request_whose_sender_is_gone_is_refused(manager: Manager) -> None:
-    for _ in range(20):
-        send(manager, http("POST", "/api/v1/jobs", {"run": "id"}), how="leaves")
-    time.sleep(0.5)
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("leaves", marks=pytest.mark.attack("closes its connection at once", stopped_by=BY_USER)),
+        pytest.param("resets", marks=pytest.mark.attack("resets its connection at once", stopped_by=BY_USER)),
+    ],
+)
+def test_request_whose_sender_is_gone_is_refused(manager: Manager, how: str) -> None:
+    send(manager, http("POST", "/api/v1/jobs", {"run": "id"}), how)
+    assert send(manager, http("GET", "/healthz")).startswith("HTTP/1.1 200")  # after all that was sent before it
+    time.sleep(0.3)
 
     assert list(manager.client.jobs(all=True)) == []
+
+
+@pytest.mark.attack("comes to loopback from the machine's outer address", stopped_by=BY_USER)
+def test_other_user_from_another_address_is_refused(manager: Manager) -> None:
+    answer = send(manager, http("POST", "/api/v1/jobs", {"run": "id"}), source=outer_address())
+
+    assert answer.startswith("HTTP/1.1 403"), answer
+    assert list(manager.client.jobs(all=True)) == []
+
+
+def outer_address() -> str:
+    """Return an address of this machine that is not on loopback; nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no address but loopback")
+        return str(asking.getsockname()[0])
+
+
+@pytest.mark.attack("names itself another machine as a proxy does", stopped_by="with a proxy, a token is needed")
+def test_manager_behind_a_proxy_asks_for_a_token(tmp_path: Path) -> None:
+    manager = Manager(tmp_path, "--emulate", "gpu=2/2", "--trust-proxy").start_guarded()
+    try:
+        for source in ("203.0.113.7", "nowhere"):
+            answer = send(manager, http("POST", "/api/v1/jobs", {"run": "id"}, f"X-Forwarded-For: {source}"))
+            assert answer.startswith("HTTP/1.1 401"), answer
+        assert list(manager.client.jobs(all=True)) == []
+    finally:
+        manager.clean_up()
 
 
 def test_probes_and_the_owner_are_served(manager: Manager) -> None:
@@ -127,16 +172,23 @@ def test_probes_and_the_owner_are_served(manager: Manager) -> None:
     assert manager.wait(manager.submit("true"))["state"] == "succeeded"
 
 
-def test_user_of_a_connection() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = listening.getsockname()
+@pytest.mark.parametrize("ask", [ask_kernel, ask_table])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_user_of_a_connection(ask: Ask, host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as listening:
+        server = listening.getsockname()[:2]
         peer = socket.create_connection(server)
+        os.fchown(peer.fileno(), NOBODY, -1)
         accepted, client = listening.accept()
         with accepted:
-            assert user_of(client, server) == os.geteuid()
+            assert user_of(client[:2], server, ask) == NOBODY
             peer.close()
-            assert user_of(client, server) == NO_USER
-    assert user_of(("192.0.2.1", 1), server) is None
-    assert user_of(None, server) is None
-    assert user_of(("testclient", 1), server) is None
-    assert Path("/proc/net/tcp").exists()
+            assert user_of(client[:2], server, ask) == NO_USER
+    for unknown in (("192.0.2.1", 1), None, ("testclient", 1), ("::1", 1), ("127.0.0.1", 1)):
+        assert user_of(unknown, server, ask) == NO_USER
+    assert user_of(client[:2], None, ask) == NO_USER
+
+
+def test_way_to_ask_is_found() -> None:
+    assert way_to_ask() is ask_kernel

@@ -39,3 +39,5 @@ def test_it_is_plain_python_with_every_file_of_the_source_tree(wheel: Path) -> N
     assert fields["Version"] == rota.__version__
     assert {name for name in tracked if name.removeprefix("src/") not in names} == set()
     assert not [name for name in names if name.endswith((".so", ".pyc")) or name.startswith("tests/")]
+    manual = {name.rpartition("/")[2] for name in names if "/share/man/man1/" in name}
+    assert manual == {path.name for path in (ROOT / "man").iterdir()}

@@ -130,6 +130,20 @@ def test_roles_that_fit_on_one_node_insist_on_one_node() -> None:
     assert place(books, job(roles=PAIR)) == on("n1", [1]) + on("n2", [1], role=1)
 
 
+@pytest.mark.parametrize("style", ["any", "consolidate", "spread"])
+def test_roles_that_need_most_come_first_where_their_order_fails(style: str) -> None:
+    roles = (Role(name="worker"), Role(name="ps", device_milli=2000))
+
+    assert place(inventory(nodes(2, 1)), job(roles=roles), style) == on("n2", 1) + on("n1", 2, role=1)
+
+
+def test_roles_that_need_most_cpus_come_first_where_their_order_fails() -> None:
+    roles = (Role(name="small", device_milli=0, cpu_milli=1000), Role(name="large", device_milli=0, cpu_milli=8000))
+    books = inventory(cluster(node("n1", 0, cpu_milli=8000), node("n2", 0, cpu_milli=1000)))
+
+    assert place(books, job(roles=roles), "any") == on("n2", []) + on("n1", [], role=1)
+
+
 def test_roles_of_different_types_need_not_be_on_one_node() -> None:
     books = inventory(cluster(node("n1", 1, device_type=A), node("n2", 1, device_type=B)))
     roles = (Role(name="a", device_types=(A,)), Role(name="b", device_types=(B,)))

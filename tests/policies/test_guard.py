@@ -56,6 +56,8 @@ class GuardWatch:
         built, alloc, _ = scheduler(policy, Setting(cluster=story.cluster, placement=story.placement))
         self.engine = Engine(State(story.cluster), built, alloc, journal=self)
         self.stops = 0
+        self._held: dict[JobId, Placement] = {}
+        """What each job held at the end of the last step."""
 
     def append(
         self,
@@ -71,12 +73,10 @@ class GuardWatch:
             match decision:
                 case Stop(cause=Cause.PREEMPTED | Cause.MOVED) | Move():
                     self._refuse_protected(live.job, live.preemptions, live.since_s, now_s)
-                case Resize(placement=after) if not same_devices(self._held(decision.job_id), after):
+                case Resize(placement=after) if not same_devices(self._held[decision.job_id], after):
                     self._refuse_protected(live.job, live.preemptions, live.since_s, now_s)
-
-    def _held(self, job_id: JobId) -> Placement:
-        vacating = self.engine.state.vacating.get(job_id)
-        return () if vacating is None else vacating[1]
+        jobs = self.engine.state.jobs.values()
+        self._held = {live.job.id: live.placement for live in jobs if live.placement is not None}
 
     def _refuse_protected(self, job: Job, times: int, since_s: float, now_s: float) -> None:
         self.stops += 1
@@ -104,14 +104,8 @@ def live_through(story: Story, policy: str) -> GuardWatch:
     return watch
 
 
-def _known_faults(policies: list[str]) -> list[object]:
-    """The policies; `antman` with the fault that random nodes in doubt have shown."""
-    why = "its bound may suspend an opportunistic job within the minimum run time"
-    return [pytest.param(each, marks=pytest.mark.xfail(reason=why)) if each == "antman" else each for each in policies]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", _known_faults(asking()))
+@pytest.mark.parametrize("policy", asking())
 @given(story=stories())
 @settings(max_examples=8)
 def test_protected_jobs_keep_their_devices_and_every_job_ends(policy: str, story: Story) -> None:

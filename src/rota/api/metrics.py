@@ -71,6 +71,12 @@ class Collector:
         if self._parts.health is not None:
             lemons = len(self._parts.health.nodes.lemons)
             yield GaugeMetricFamily("rota_lemon_nodes", "Nodes that fail far more often than others.", value=lemons)
+            found = self._parts.health.checks.broken
+            checks = Tally(name for each in accounts for name in found.get(each.node.id, ()))
+            broken = GaugeMetricFamily("rota_broken_checks", "Nodes on which a check itself fails.", labels=["check"])
+            for check, count in sorted(checks.items()):
+                broken.add_metric([check], count)
+            yield broken
 
     def _truth(self) -> Iterator[Metric]:
         """Yield the scores of the forecasts of the last day, and by how much new ranges are stretched."""

@@ -1,7 +1,7 @@
 """The entry point of `rota`: finds the command, runs it, and turns its end into a message and a status.
 
 Every way to fail leaves through here, so that all commands fail alike: one line on stderr, status 2 for a
-user's mistake, 1 for a failure, 130 for Ctrl-C.
+user's mistake, 1 for a failure, 130 for Ctrl-C, 141 where the reader of the output left.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from typer.main import get_command
 
 from rota import __version__
 from rota.cli.commands import LazyGroup
-from rota.cli.terminal import echo, neutral
+from rota.cli.extras import explained
+from rota.cli.terminal import echo
 from rota.core.errors import BuiltInFault, RotaError, Unavailable
+from rota.core.neutral_text import neutral
 
 FAILURE = 1
 MISTAKE = 2
 INTERRUPTED = 130
+READER_LEFT = 141
+"""What a shell reports for SIGPIPE, as after `rota sim ... | head`."""
 
 app = typer.Typer(
     name="rota",
@@ -81,7 +85,7 @@ def run() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_output()
-        code = code or FAILURE
+        code = code or READER_LEFT
     sys.exit(code)
 
 
@@ -97,6 +101,14 @@ def status(args: Sequence[str]) -> int:
         return _complain_of_usage(error)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return READER_LEFT
+    except ModuleNotFoundError as error:
+        if (line := explained(error)) is None:
+            raise
+        return _complain(line, MISTAKE)
     except OSError as error:
         if error.filename is None:
             raise

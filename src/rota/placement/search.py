@@ -94,22 +94,45 @@ def _may_share_a_node(inventory: Inventory, job: Job) -> bool:
 def _find_roles_among(
     inventory: Inventory, job: Job, pattern: Pattern | Layout, insist: Locality | None, among: int
 ) -> Placement | None:
+    """All roles or none, in the order of the job; where that fails, those that need most on one node come first."""
+    order = list(range(len(job.roles)))
+    placement = _find_in_order(inventory, job, order, pattern, insist, among)
+    if placement is not None:
+        return placement
+    largest = sorted(order, key=lambda index: _needs(job.roles[index]), reverse=True)
+    return None if largest == order else _find_in_order(inventory, job, largest, pattern, insist, among)
+
+
+def _needs(role: Role) -> tuple[int, ...]:
+    """What a task of a role takes of a node."""
+    return (role.device_milli, role.cpu_milli, role.memory_bytes, role.network_bps, role.disk_bps)
+
+
+def _find_in_order(
+    inventory: Inventory,
+    job: Job,
+    order: Sequence[int],
+    pattern: Pattern | Layout,
+    insist: Locality | None,
+    among: int,
+) -> Placement | None:
     """Roles one after the other, each seeing what the ones before took; all or nothing."""
-    taken: list[Placement] = []
+    taken: dict[int, Placement] = {}
     grown = inventory.grown
-    for index, role in enumerate(job.roles):
+    for index in order:
+        role = job.roles[index]
         fit = among & inventory.matching(role)
         part = _find_role(inventory, role, index, role.count, pattern, insist, fit)
         if part is None:
             break
         inventory.take(part, job.roles)
-        taken.append(part)
-    for part in reversed(taken):
+        taken[index] = part
+    for part in reversed(list(taken.values())):
         inventory.give(part, job.roles)
     inventory.grown = grown
     if len(taken) < len(job.roles):
         return None
-    return tuple(slot for part in taken for slot in part)
+    return tuple(slot for index in sorted(taken) for slot in taken[index])
 
 
 def _find_role(

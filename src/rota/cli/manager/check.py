@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.manager.connect import need_extra
+from rota.cli.extras import need
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -100,7 +100,7 @@ def _kubernetes_objects(path: Path) -> list[dict[str, Any]]:
 
 def _mistakes(objects: list[dict[str, Any]]) -> list[str]:
     """Return what the admission webhook would refuse or warn of, in its words, with the object's name before them."""
-    need_extra()
+    need("kubernetes")
     from rota.api.serve_cluster import check_settings
     from rota.drivers.kubernetes.admission.mistakes import mistakes_in, warnings_in
     from rota.drivers.kubernetes.settings import ClusterSettings

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.terminal import NeutralOutput, echo, neutral
-from rota.core.errors import RotaError, Unavailable
+from rota.cli.extras import need
+from rota.cli.terminal import NeutralOutput, echo
+from rota.core.errors import Unavailable
+from rota.core.neutral_text import neutral
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:
@@ -38,17 +39,10 @@ def client_for(server: str | None) -> Client | ClusterUser:
 
 def cluster_user(context: str) -> ClusterUser:
     """A cluster by the name of its context."""
-    need_extra()
+    need("kubernetes")
     from rota.drivers.kubernetes.user import ClusterUser
 
     return ClusterUser(context)
-
-
-def need_extra() -> None:
-    """Refuse what needs libraries that are not installed, naming the way to have them."""
-    for name in ("aiohttp", "orjson"):
-        if importlib.util.find_spec(name) is None:
-            raise RotaError(f"{name} is missing; install Rota with its extra: pip install 'rota[kubernetes]'")
 
 
 def follow(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.extras import has, need, way_to
 from rota.cli.terminal import echo
 from rota.core.errors import Unavailable
 
@@ -61,6 +62,7 @@ def demo(
 
       rota demo --short
     """
+    need("server")
     out.mkdir(parents=True, exist_ok=True)
     return _short(out) if short else _live(out, minutes, browser)
 
@@ -172,8 +174,10 @@ def _manager(out: Path, *options: str) -> Iterator[Client]:
             process.wait(timeout=20)
 
 
-def _page(journal: Path, out: Path) -> Path:
-    """The journal drawn, as `rota report` does it."""
+def _page(journal: Path, out: Path) -> Path | str:
+    """The journal drawn, as `rota report` does it; where it can't be, why."""
+    if not has("sim"):
+        return f"not drawn; {way_to('sim')}"
     from rota.cli.render import OutputFormat
     from rota.cli.study.report import report
 

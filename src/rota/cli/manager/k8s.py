@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
-from rota.cli.manager.connect import need_extra
+from rota.cli.extras import need
 from rota.cli.manager.k8s_install import Context, Kubeconfig, Namespace, install_commands
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -179,7 +179,7 @@ def _serve(
     **how: Any,
 ) -> None:
     """Check everything that can be checked here, then run."""
-    need_extra()
+    need("kubernetes")
     from rota.api.serve_cluster import ClusterOptions, check_settings, serve_cluster
     from rota.drivers.kubernetes.api.connection import connect
     from rota.sdk.place import data_folder

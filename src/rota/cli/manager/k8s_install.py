@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
-from rota.cli.manager.connect import need_extra
+from rota.cli.extras import need
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
@@ -135,7 +135,7 @@ def uninstall(
 
       rota k8s uninstall --purge
     """
-    need_extra()
+    need("kubernetes")
     from rota.drivers.kubernetes.install import apply
 
     async def work(api: Api) -> None:
@@ -174,7 +174,7 @@ def manifests(
 
       rota k8s manifests --format helm --out chart
     """
-    need_extra()
+    need("kubernetes")
     from dataclasses import replace
 
     from rota.drivers.kubernetes.install.chart import as_yaml, base_files, chart_files, write_files
@@ -205,7 +205,7 @@ def dispatch(
 
       rota k8s dispatch clusters.yaml
     """
-    need_extra()
+    need("kubernetes")
     from rota.drivers.kubernetes.dispatch.clusters_file import read_dispatch_file
     from rota.drivers.kubernetes.dispatch.dispatcher import Dispatcher
 
@@ -242,7 +242,7 @@ def _options(
     tls_secret: str | None,
     monitoring: bool,
 ) -> InstallOptions:
-    need_extra()
+    need("kubernetes")
     from rota.drivers.kubernetes.install.manifests import IMAGE, InstallOptions
 
     if ingress_host is None and (ingress_class or tls_secret):

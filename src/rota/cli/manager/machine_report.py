@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from rota.cli.extras import way_to
 from rota.drivers.local.confinement.abilities import find_confinement
 from rota.drivers.local.gpu.abilities import gpu_abilities
 from rota.drivers.local.task_runner.nvml import find_nvml
@@ -27,6 +28,8 @@ OLDEST_PYTHON = (3, 11)
 CONTAINER_TOOLS = ("podman", "docker", "apptainer")
 LOW_DESCRIPTORS = 4096
 OPTIONAL = (
+    ("polars", "sim", "reports, experiments, planner, policies that solve programs"),
+    ("fastapi", "server", "a manager and its dashboard"),
     ("aiohttp", "kubernetes", "pods on Kubernetes"),
     ("authlib", "oidc", "single sign-on"),
     ("psycopg", "postgresql", "a PostgreSQL database"),
@@ -231,5 +234,5 @@ def _extras() -> Iterator[MachineFinding]:
             standing=Standing.GOOD if is_there else Standing.MISSING,
             found="yes" if is_there else f"{module} is not installed",
             needed_for=needed_for,
-            way_out="" if is_there else f"pip install 'rota[{extra}]'",
+            way_out="" if is_there else way_to(extra),
         )

@@ -250,7 +250,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     from rota.web.gate import Gate
 
     home = (settings.data or data_folder()).absolute()
-    cluster = _cluster(settings.emulate, settings.gpu.nvml)
+    cluster = _cluster(settings.emulate, settings)
     network = _network(settings)
     guide = _guide(network, cluster)
     return Options(
@@ -268,7 +268,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         database=settings.database,
         certificate=settings.tls_cert,
         key=settings.tls_key,
-        require_token=settings.require_token,
+        require_token=settings.asks_for_tokens,
         keep_s=settings.keep,
         keep_bytes=disk_part(settings.keep_size, KEPT_PART, home),
         estimate_bound=settings.estimate_bound,
@@ -316,6 +316,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
     from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import LOG_FILES, Settings
     from rota.health.causes import read_causes
+    from rota.health.failure_rate import FailureRate
 
     devices = sum(node.devices for node in cluster.nodes)
     defaults = default_limits(settings.default_cpus, settings.default_memory, devices)
@@ -331,6 +332,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
         max_processes=settings.max_processes,
         defaults=defaults,
         causes=read_causes(settings.health.causes),
+        failure_rate=FailureRate(prior=settings.health.failure_rate),
         limits=_limits(home, Cgroup(settings.cgroups), defaults.tasks_bytes),
     )
 
@@ -347,11 +349,11 @@ def _limits(home: Path, wanted: Cgroup, tasks_bytes: int) -> Cgroups | NoCgroups
     return found if isinstance(found, NoCgroups) else replace(found, tasks_bytes=tasks_bytes)
 
 
-def _cluster(emulate: str | None, nvml: Path | None = None) -> Cluster:
+def _cluster(emulate: str | None, settings: UpFile | None = None) -> Cluster:
     if emulate is None:
-        from rota.drivers.local.machine import this_machine
+        from rota.cli.manager.up_gpu import machine_cluster
 
-        return this_machine(None if nvml is None else str(nvml))
+        return machine_cluster(settings)
     from rota.files.cluster import read_cluster
 
     return read_cluster(emulate)
@@ -377,7 +379,7 @@ def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
     """Refuse to run the jobs of all tokens as root, unless the settings say so explicitly."""
     from rota.api.serve import is_loopback
 
-    if os.geteuid() == 0 and accounts.is_empty and (settings.require_token or not is_loopback(settings.host)):
+    if os.geteuid() == 0 and accounts.is_empty and (settings.asks_for_tokens or not is_loopback(settings.host)):
         raise RotaError(
             "this manager is root and gives out tokens: without accounts, every job would run as root; set accounts "
             "(names, tokens or a file) or run_as (TENANT=ACCOUNT,...), or start it as an ordinary user"

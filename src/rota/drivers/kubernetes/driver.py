@@ -375,6 +375,7 @@ class KubernetesDriver:
         while True:
             await asyncio.sleep(TICK_S)
             self._controller.tick(clock.now_s())
+            self.node_cache.release(clock.now_s())
             self._flush()
 
 

@@ -192,7 +192,6 @@ class Forecaster:
             except RotaError as error:
                 log.warning("forecasts do without the network", extra={"why": str(error)})
                 found = None
-                found = None
             self._networks = ((was.network, names), found)
         return self._networks[1]
 
