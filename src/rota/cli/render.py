@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
 
 import typer
 
-from rota.cli.terminal import echo, neutral, neutral_json
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
+from rota.core.neutral_text import neutral, neutral_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress
