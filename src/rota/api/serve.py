@@ -179,7 +179,7 @@ async def _serve(
     attempts, controller = _attempts(options.settings, control, control.present.nodes, starts)
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
-    monitor = health.attached(gpu_monitor(options.settings, options.scheduling.cluster, control))
+    monitor = health.attached(gpu_monitor(options.settings, control))
     service = _service(options, records, parts, control, forecasts, learning, monitor, health)
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))

@@ -102,6 +102,7 @@ PriorityCaps = Annotated[
 
 
 Percent = Annotated[float, Field(ge=0, le=100)]
+MIG_PROFILE = r"^[1-9][0-9]?g\.[0-9]+gb(\+[a-z0-9.]+)?$"
 PerKwh = Annotated[float, Field(ge=0, le=1e6)]
 
 
@@ -112,6 +113,13 @@ class IdlePart(FileModel):
     for_: Annotated[Seconds, Field(alias="for", gt=0)] = 1800.0
     then: Literal["warn", "suspend", "stop"] = "warn"
     after: Seconds = 600.0
+
+
+class MigPart(FileModel):
+    """The GPUs that may be repartitioned when waiting jobs ask for it, and into what."""
+
+    gpus: Annotated[tuple[Annotated[int, Field(ge=0, le=255)], ...], Field(min_length=1)]
+    profiles: Annotated[tuple[Annotated[str, Field(pattern=MIG_PROFILE)], ...], Field(min_length=1)]
 
 
 class GpuPart(FileModel):
@@ -127,6 +135,8 @@ class GpuPart(FileModel):
     idle: IdlePart = IdlePart()
     mps: Annotated[Literal["off", "packed", "all"], Switch] = "off"
     bound: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    to_disk: Seconds | None = None
+    mig: MigPart | None = None
 
 
 def _by_default(parse: Callable[[object], int]) -> BeforeValidator:

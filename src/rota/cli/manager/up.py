@@ -250,7 +250,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     from rota.web.gate import Gate
 
     home = (settings.data or data_folder()).absolute()
-    cluster = _cluster(settings.emulate, settings.gpu.nvml)
+    cluster = _cluster(settings.emulate, settings)
     network = _network(settings)
     guide = _guide(network, cluster)
     return Options(
@@ -349,11 +349,11 @@ def _limits(home: Path, wanted: Cgroup, tasks_bytes: int) -> Cgroups | NoCgroups
     return found if isinstance(found, NoCgroups) else replace(found, tasks_bytes=tasks_bytes)
 
 
-def _cluster(emulate: str | None, nvml: Path | None = None) -> Cluster:
+def _cluster(emulate: str | None, settings: UpFile | None = None) -> Cluster:
     if emulate is None:
-        from rota.drivers.local.machine import this_machine
+        from rota.cli.manager.up_gpu import machine_cluster
 
-        return this_machine(None if nvml is None else str(nvml))
+        return machine_cluster(settings)
     from rota.files.cluster import read_cluster
 
     return read_cluster(emulate)
