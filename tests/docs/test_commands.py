@@ -68,7 +68,7 @@ def _options(command: Any) -> dict[str, bool]:
 
 def shown() -> list[tuple[str, str]]:
     """The commands in fences for shells, with where each stands."""
-    found = []
+    found: list[tuple[str, str]] = []
     for page in all_pages():
         lines = page.read_text(encoding="utf-8").splitlines()
         for _, language, begin, end in fences(lines):
