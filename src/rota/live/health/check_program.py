@@ -80,7 +80,8 @@ async def run_program(program: CheckProgram, env: Mapping[str, str], timeout_s: 
 
 async def _open_pipes(stack: contextlib.ExitStack) -> tuple[list[_OutputEnd], list[IO[bytes]]]:
     """Open a pipe for each output of a program: our ends, and those for the program."""
-    ends, pipes = [], []
+    ends: list[_OutputEnd] = []
+    pipes: list[IO[bytes]] = []
     for _ in range(2):
         read, write = os.pipe()
         pipes.append(stack.enter_context(os.fdopen(write, "wb")))
