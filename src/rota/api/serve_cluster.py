@@ -299,10 +299,10 @@ class _ReplicaRun:
         return SeenResources(values=self._follower.values, refused=self._follower.refused, uses=uses, nodes=nodes)
 
     async def _renew(self, driver: KubernetesDriver, least_s: float) -> None:
-        """End the term once a gang has become smaller, but not before the minimum length of a term."""
+        """End the term once a gang has slots that stay empty, but not before the minimum length of a term."""
         await asyncio.sleep(least_s)
         await driver.outdated.wait()
-        log.info("gangs have become smaller; the state is rebuilt")
+        log.info("gangs have fewer pods than slots; the state is rebuilt")
         self._follower.changed.set()
 
     def _application(
