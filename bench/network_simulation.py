@@ -87,15 +87,25 @@ def main() -> int:
         path = Path(folder) / "net.yaml"
         path.write_text(NETWORK)
         names = [str(node.id) for node in cluster.nodes]
-        for name in ("", "fair", "fair,phases=random", "crux", "cassini"):
-            network = network_from_spec(f"{path}:between={name}", names) if name else None
-            setting = replace(plain, network=network)
+        for name in (
+            "",
+            "fair",
+            "fair,phases=random",
+            "fair placement=cassini",
+            "crux",
+            "cassini",
+            "cassini placement=cassini",
+        ):
+            between, _, by_score = name.partition(" placement=")
+            spec = f"{path}:between={between}"
+            network = network_from_spec(spec, names) if name else None
+            setting = replace(plain, network=network, placement=f"{by_score}:{spec}" if by_score else None)
             began = time.process_time()
             result = simulate(made, "fifo:backfill=true", setting)
             cpu_s = time.process_time() - began
             worst = max(worst, cpu_s)
             jct_s = np.mean([(row.end_s or 0.0) - row.submit_s for row in result.history.jobs])
-            print(f"{name or 'no network':20} {cpu_s:8.2f} s CPU {result.events:9,d} events  mean JCT {jct_s:8.0f} s")
+            print(f"{name or 'no network':32} {cpu_s:8.2f} s CPU {result.events:9,d} events  mean JCT {jct_s:8.0f} s")
         fair = replace(plain, network=network_from_spec(str(path), names))
         print(f"re-share of 1,000 jobs on {nodes} nodes: {reshare_ms(fair):.1f} ms CPU")
     return int(worst > MOST_CPU_S)

@@ -8,6 +8,7 @@ Run: `python reproductions/network.py [SEEDS]`.
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import statistics
@@ -20,6 +21,7 @@ import numpy as np
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, Job, JobId, NodeId, Role
 from rota.drivers.simulator.study import Setting, simulate
+from rota.files.network.network_file import network_from_spec
 from rota.network.collectives import CollectiveKind
 from rota.network.crux import compressed, intensity, least_congested
 from rota.network.demand import MODELS, IterationDemand
@@ -109,6 +111,67 @@ def cassini(seeds: int) -> None:
         ("the most that is to gain: contended over alone", "", interval(alone)),
     ]
     table("Cassini", ("24 servers, 50 Gbit/s", "published", "Rota"), rows)
+
+
+PLACED = ("consolidate", "links", "cassini")
+TOPOLOGIES: tuple[dict[str, object], ...] = (
+    {"topology": "fat-tree", "per_leaf": 4, "spines": 2, "oversubscription": 4},
+    {"topology": "rail-optimised", "rails": 4, "per_leaf": 4},
+    {"topology": "bigraph", "switches": 4},
+    {"topology": "torus", "shape": [4, 2, 2]},
+)
+
+
+def cassini_placement(seeds: int) -> None:
+    """Jobs that come and go under FIFO with each placement: the 24 servers as above, and 64 GPUs elsewhere."""
+    rows = []
+    for between in ("fair", "cassini"):
+        found = [placed_servers(between, seed) for seed in range(seeds)]
+        rows.append((f"24 servers, {between}", *(interval([each[name] for each in found]) for name in PLACED)))
+    for links in TOPOLOGIES:
+        found = [placed_gpus(links, seed) for seed in range(seeds)]
+        rows.append((str(links["topology"]), *(interval([each[name] for each in found]) for name in PLACED)))
+    table("Placement by Cassini's score", ("mean slowdown by links", *PLACED), rows)
+
+
+def placed_servers(between: str, seed: int) -> dict[str, float]:
+    """Mean slowdowns on 24 servers of one GPU."""
+    links = {"topology": "fat-tree", "per_leaf": 2, "spines": 1, "oversubscription": 2, "link": "50Gbps"}
+    made = _talkative_jobs(np.random.default_rng(seed), 60, 24, (2, 3, 4))
+    return _slowdowns(made, Cluster.uniform(("gpu", 24, 1)), {**links, "between": between})
+
+
+def placed_gpus(links: dict[str, object], seed: int) -> dict[str, float]:
+    """Mean slowdowns on 16 nodes of four GPUs, with fair sharing."""
+    made = _talkative_jobs(np.random.default_rng(seed), 120, 64, (1, 2, 4, 8, 16))
+    return _slowdowns(made, Cluster.uniform(("gpu", 64, 4)), {**links, "link": "25Gbps"})
+
+
+def _slowdowns(made: Workload, cluster: Cluster, links: dict[str, object]) -> dict[str, float]:
+    spec = json.dumps(links)
+    setting = Setting(cluster=cluster, network=network_from_spec(spec, [str(node.id) for node in cluster.nodes]))
+    found = {}
+    for name in PLACED:
+        placement = name if name == "consolidate" else f"{name}:{spec}"
+        history = simulate(made, "fifo:backfill=true", replace(setting, placement=placement)).history
+        took = [(row.end_s or 0.0) - (row.start_s or 0.0) for row in history.jobs]
+        each = [s / one.job.work for s, one in zip(took, made.submissions, strict=True) if one.job.work]
+        found[name] = statistics.mean(each)
+    return found
+
+
+def _talkative_jobs(rng: np.random.Generator, count: int, devices: int, kinds: tuple[int, ...]) -> Workload:
+    sizes, work = rng.choice(kinds, size=count), rng.exponential(1200.0, count) + 60.0
+    submit = np.cumsum(rng.exponential(float((sizes * work).mean()) / (0.8 * devices), count))
+    made = []
+    for number in range(count):
+        demand = MODELS[str(rng.choice(NAMES))]
+        compute_s = demand.compute_s * rng.uniform(0.2, 0.6)
+        labels = (("compute_s", f"{compute_s:.6f}"), ("comm_bytes", f"{demand.bytes:.0f}"), ("overlap", "0"))
+        roles = (Role(count=int(sizes[number])),)
+        job = Job(id=JobId(f"j{number}"), roles=roles, work=float(work[number]), labels=labels)
+        made.append(Submission(job=job, submit_s=float(submit[number])))
+    return Workload(submissions=tuple(made), source="generated", format="generated")
 
 
 def crux(seeds: int) -> None:
@@ -308,6 +371,7 @@ def main() -> None:
     eflops()
     gradients()
     cassini(seeds)
+    cassini_placement(seeds)
     crux(seeds)
     prague(seeds)
     liquid(seeds)

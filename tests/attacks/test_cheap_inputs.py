@@ -307,8 +307,10 @@ def test_messages_of_a_page_are_throttled() -> None:
             await asyncio.sleep(0)
             return {"type": "websocket.receive", "text": "x"}
 
-        scope = {"type": "websocket", "path": "/", "headers": [(b"cookie", b"rota_session=x")]}
-        app = FairRequests(page, LimitsPart(), token_required=True)
+        scope = {"type": "websocket", "path": "/", "headers": []}
+        app = FairRequests(
+            page, LimitsPart(), token_required=True, is_valid=lambda digest: True, of_session=lambda scope: "x"
+        )
         with suppress(TimeoutError):
             async with asyncio.timeout(0.5):
                 await app(scope, receive, cast(Any, None))

@@ -19,7 +19,8 @@ from attacks.hostile_server import HOSTILE, hostile_server
 from managers import ROTA, Manager
 from rota.cli.commands import COMMANDS
 from rota.cli.main import status
-from rota.cli.terminal import OUTPUT, NeutralOutput, neutral, neutral_json
+from rota.cli.terminal import OUTPUT, NeutralOutput
+from rota.core.neutral_text import neutral, neutral_json
 
 attack = pytest.mark.attack
 NEUTRAL = "one function makes all printed text neutral"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,20 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from docs.pages import ROOT, fences
+from docs.pages import ROOT, File, all_pages, examples, fences, name_of
+from rota.cli.file_schemas import KINDS as FILE_KINDS
+from rota.cli.file_schemas import FileKind
 from rota.cli.main import status
 from rota.cli.manager import machine_report
 from rota.cli.manager.machine_report import Standing
+from rota.core.model.job import Level
 
-KINDS = ("job", "cluster", "settings", "scenario", "network", "experiment")
+_LINE = re.compile(r"# yaml-language-server: \$schema=schemas/(\w+)\.schema\.json\n")
+ALL_KINDS = (
+    *FILE_KINDS,
+    FileKind(name="experiment", target="rota.experiments.experiment_file:ExperimentFile", about=""),
+)
+KINDS = ("job", "cluster", "tenant", "settings", "scenario", "network", "experiment")
 
 
 def _schema(kind: str, capsys: pytest.CaptureFixture[str]) -> Any:
@@ -36,6 +46,54 @@ def test_schema_takes_the_documented_job_files(capsys: pytest.CaptureFixture[str
 
     assert any("resources" in file for file in files)
     assert [error.message for file in files if "run" in file for error in validator.iter_errors(file)] == []
+
+
+def test_each_example_names_a_schema_that_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """But for HiveD's files, whose form is HiveD's, and one that shows what is wrong."""
+    validators = {kind: jsonschema_rs.Draft202012Validator(_schema(kind, capsys)) for kind in KINDS}
+    found = []
+    for page in all_pages():
+        for file in examples(page):
+            if not isinstance(file, File) or not file.name.endswith(".yaml") or "physicalCluster" in file.text:
+                continue
+            if file.name == "wrong.yaml":
+                continue
+            where = f"{name_of(page)}: {file.name}"
+            named = _LINE.match(file.text)
+            assert named is not None, f"{where} names no schema"
+            errors = validators[named[1]].iter_errors(yaml.safe_load(file.text))
+            found.append(named[1])
+            assert [error.message for error in errors] == [], where
+
+    assert set(found) == {"job", "cluster", "settings", "scenario", "experiment"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    [
+        ("job", {"run": "true", "name": 7}),
+        ("job", {"run": ["true"], "resources": {"gpus": 2, "gpu": ["a100", "h100"]}, "deadline": "2026-12-01T08:00"}),
+        *(("job", {"run": "true", "locality": {"level": level.name.lower()}}) for level in Level),
+        ("tenant", {"gpus": 4, "limit": {"a100": 2}}),
+        ("cluster", {"nodes": [{"name": "a1", "gpus": 4, "memory": "1Ti"}], "tenants": {"nlp": {"gpus": 4}}}),
+        ("settings", {"tenants": "nlp,vision", "max_priority": "member=0,nlp=5", "cgroups": True, "task_env": ["A=b"]}),
+        ("settings", {"tenants": ["nlp"], "max_priority": {"member": 0}, "cgroups": "on", "task_env": {"A": "b"}}),
+        ("scenario", {"policy": "las", "restart_cost": "30s", "change": ["2h=after.yaml"], "type_speed": "a100=2"}),
+        ("scenario", {"policy": ["las"], "restart_cost": 30, "spread": {"rack": 0.9}, "type_speed": {"a100": 2}}),
+        ("experiment", {"policies": "las", "traces": "mixed", "clusters": "gpu=8/8", "loads": 1.0, "seeds": 3}),
+        (
+            "experiment",
+            {"policies": {"las": {"n": [1, 2]}}, "traces": ["mixed"], "clusters": ["gpu=8/8"], "seeds": [1]},
+        ),
+    ],
+)
+def test_schema_and_reader_take_the_short_forms(kind: str, file: object, capsys: pytest.CaptureFixture[str]) -> None:
+    (module, _, name), *_ = [each.target.partition(":") for each in ALL_KINDS if each.name == kind]
+    getattr(importlib.import_module(module), name).model_validate(file)
+
+    errors = jsonschema_rs.Draft202012Validator(_schema(kind, capsys)).iter_errors(file)
+
+    assert [error.message for error in errors] == []
 
 
 @pytest.mark.parametrize(

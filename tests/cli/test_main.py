@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import pty
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -187,3 +188,17 @@ def test_colour_only_where_wanted(no_color: str, coloured: bool) -> None:
 
     assert "error:" in shown
     assert ("\x1b[" in shown) is coloured
+
+
+def test_help_takes_less_than_a_tenth_of_a_second() -> None:
+    """Of CPU time; the least of several runs, since others compete for the machine."""
+    times = []
+    for _ in range(10):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", "from rota.cli.main import run; run()", "--help"], capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        if times[-1] < 0.1:
+            break
+
+    assert min(times) < 0.1

@@ -180,3 +180,21 @@ def test_progress_shows_only_on_long_work(show_after_s: float, shown: bool) -> N
 
     assert "done" in text
     assert ("replaying" in text) is shown
+
+
+@pytest.mark.parametrize(
+    ("output", "rows", "noted"),
+    [
+        (OutputFormat.TABLE, [], True),
+        (OutputFormat.WIDE, [], True),
+        (OutputFormat.TABLE, [{"a": 1}], False),
+        (OutputFormat.JSON, [], False),
+        (OutputFormat.CSV, [], False),
+    ],
+)
+def test_table_without_rows_teaches_the_next_step(
+    output: OutputFormat, rows: list[dict[str, int]], noted: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    emit(rows, [Column(key="a")], output, nothing="no jobs; submit one")
+
+    assert (capsys.readouterr().err == "note: no jobs; submit one\n") is noted

@@ -10,33 +10,28 @@ What a page may hold:
   output begins with `error:`, and one of them does.
 - `<!-- file: NAME -->` above a fence: the fence is that file, written before the commands below it run.
 - `<!-- data: NAME NAME -->`: the commands below need these files from the folder `ROTA_DATA`.
+- `<!-- needs: MODULE -->`: the commands below need a module that not every installation has.
+- `<!-- manager -->` above a fence with `rota up ...`: a manager is started with these options, and the commands below
+  talk to it until the end of the page.
 
 All examples of a page run in one folder, from top to bottom. Other fences are not run.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.cli.main import status
-
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(\w*)\s*$")
+_MANAGER = "<!-- manager -->"
 _FILE = re.compile(r"^<!-- file: (\S+) -->$")
 _FAILS = "<!-- meant to fail -->"
 _DATA = re.compile(r"^<!-- data: (.+) -->$")
-_FIRST_FAILURE = """
-for part in "${PIPESTATUS[@]}"; do [ "$part" = 0 ] || [ "$part" = 141 ] || exit "$part"; done"""
-"""The status of the first part of a pipe that failed, but for one whose reader had read enough (SIGPIPE)."""
+_NEEDS = re.compile(r"^<!-- needs: (\w+) -->$")
 _HEADING = re.compile(r"^(#+) (.+)$")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -75,7 +70,21 @@ class Data:
     names: tuple[str, ...]
 
 
-Example = Command | File | Data
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A manager that the commands below talk to."""
+
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """A module that the commands below need."""
+
+    module: str
+
+
+Example = Command | File | Data | Needs | Start
 
 
 def all_pages() -> list[Path]:
@@ -108,9 +117,16 @@ def examples(page: Path) -> Iterator[Example]:
         for number, line in enumerate(lines)
         if (found := _DATA.match(line))
     ]
+    places.extend(
+        (number, Needs(module=found[1])) for number, line in enumerate(lines) if (found := _NEEDS.match(line))
+    )
     for above, language, begin, end in fences(lines):
         if found := _FILE.match(above):
             places.append((begin, File(name=found[1], text="\n".join(lines[begin:end]) + "\n")))
+        elif above == _MANAGER:
+            rota, up, *options = shlex.split(lines[begin].partition("#")[0])
+            assert [rota, up] == ["rota", "up"], f"line {begin + 1}: {_MANAGER} is for `rota up`"
+            places.append((begin, Start(options=tuple(options))))
         elif language == "console":
             commands = list(_commands(lines, begin, end, may_fail=above == _FAILS))
             assert above != _FAILS or any(_has_error(command.output) for command in commands), (
@@ -140,31 +156,6 @@ def _commands(lines: list[str], begin: int, end: int, *, may_fail: bool) -> Iter
         yield Command(text=text, output=tuple(lines[first:number]), line=first, may_fail=may_fail)
 
 
-def run(command: str, folder: Path) -> tuple[int, list[str]]:
-    """Run a command as a shell does; return its status and output lines. A plain `rota` runs in this process."""
-    words = shlex.split(command)
-    if words[0] != "rota" or set(command) & set("|<>&;$*"):
-        return _run_in_shell(command, folder)
-    printed = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        code = status(words[1:])
-    return code, printed.getvalue().splitlines()
-
-
-def _run_in_shell(command: str, folder: Path) -> tuple[int, list[str]]:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    done = subprocess.run(
-        ["bash", "-c", command + _FIRST_FAILURE],
-        cwd=folder,
-        env=os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"},  # stdout and stderr in the order of their writing
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-    )
-    return done.returncode, done.stdout.splitlines()
-
-
 def agrees(expected: tuple[str, ...], printed: list[str]) -> bool:
     """Whether the output matches the page's, where `...` matches anything."""
     patterns = ["(?:.*\n)*" if line == "..." else f"{_pattern(line)}\n" for line in expected]
@@ -188,10 +179,12 @@ def headings(page: Path) -> list[tuple[int, str]]:
 
 def section(page: Path, heading: str) -> str:
     """Return the text below a heading, up to the next one of its level or above; empty if there is no such heading."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    inside = {number for _, _, begin, end in fences(lines) for number in range(begin, end)}
     taken: list[str] = []
     level = 0
-    for line in page.read_text(encoding="utf-8").splitlines():
-        match = _HEADING.match(line)
+    for number, line in enumerate(lines):
+        match = None if number in inside else _HEADING.match(line)
         if match and level and len(match[1]) <= level:
             break
         if level:

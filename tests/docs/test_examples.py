@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from docs.pages import ROOT, Command, Data, Example, File, agrees, all_pages, examples, name_of, run
+from docs.pages import ROOT, Command, Data, Example, File, Needs, Start, agrees, all_pages, examples, name_of
 from docs.rewrite import rewrite
+from docs.session import Session, run
 
 HOWTO = ROOT / "docs/howto/write-a-policy.md"
 SLOW = {"docs/howto/reproduce-published-numbers.md"}
@@ -27,19 +28,25 @@ def _cases() -> list[object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", _cases())
 def test_examples_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
-    for example in examples(page):
-        _check(example, tmp_path, page)
+    with Session(tmp_path) as session:
+        for example in examples(page):
+            _check(example, session, page)
 
 
-def _check(example: Example, folder: Path, page: Path) -> None:
+def _check(example: Example, session: Session, page: Path) -> None:
+    folder = session.folder
     match example:
+        case Needs(module=module):
+            pytest.importorskip(module, reason=f"{module} is not installed; the rest of the page needs it")
+        case Start(options=options):
+            session.start(*options)
         case File(name=name, text=text):
             (folder / name).write_text(text, encoding="utf-8")
         case Data(names=names):
             for name in names:
                 shutil.copy(_published(name), folder)
         case Command(text=text, output=output, line=line) as command:
-            status, printed = run(text, folder)
+            status, printed = session.run(text)
             where = f"{name_of(page)}:{line}: {text}"
             assert agrees(output, printed), (
                 f"{where}\nprints now (tests/docs/rewrite.py brings pages up to date):\n" + "\n".join(printed)

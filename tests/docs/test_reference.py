@@ -12,6 +12,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from docs.lifecycle_page import page as lifecycle_page
+from docs.man_pages import FOLDER as MANUAL
+from docs.man_pages import man_pages
 from docs.pages import ROOT, headings, section
 from docs.policies_page import label_table
 from docs.policies_page import page as policies_page
@@ -151,3 +153,9 @@ def test_glossary_is_in_order_and_defines_each_term_once() -> None:
     assert len(set(words)) == len(words)
     entries = [word for word in words if not word.startswith("`")]
     assert entries == sorted(entries, key=str.casefold)
+
+
+def test_manual_pages_are_those_of_the_commands() -> None:
+    committed = {path.name: path.read_text(encoding="utf-8") for path in MANUAL.iterdir()}
+
+    assert committed == man_pages(), "run .venv/bin/python tests/docs/rewrite.py"

@@ -8,9 +8,11 @@ from pathlib import Path
 from urllib.parse import urldefrag, urljoin
 
 import pytest
+from build_site import build, list_versions
 
-from docs.pages import ROOT, links
+from docs.pages import ROOT, anchor, headings, links, section
 from docs.python_page import page as python_page
+from rota import __version__
 from web.browsers import browser
 from web.test_accessibility import faults
 
@@ -42,15 +44,10 @@ class Elements(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mkdocs = pytest.importorskip("mkdocs", reason="MkDocs is not installed: pip install 'rota[docs]'")
-    from mkdocs.commands.build import build
-    from mkdocs.config import load_config
-
     assert mkdocs
     folder = tmp_path_factory.mktemp("site")
-    config = load_config(config_file=str(ROOT / "mkdocs.yml"), site_dir=str(folder))
-    config.plugins.on_startup(command="build", dirty=False)
-    build(config)  # warnings end it: the configuration is strict
-    return folder
+    build(folder, __version__)
+    return folder / __version__
 
 
 def _pages(folder: Path) -> list[Path]:
@@ -84,18 +81,24 @@ def test_each_of_ten_tasks_is_at_most_three_clicks_away(site: Path) -> None:
             if there not in distance and (site / there).is_file():
                 distance[there] = distance[here] + 1
                 queue.append(there)
-    wanted = [urljoin("start/", link).removesuffix(".md") + ".html" for link in links(TASKS)]
+    wanted = [urljoin("start/", urldefrag(link).url).removesuffix(".md") + ".html" for link in links(TASKS)]
 
     assert len(wanted) >= 10
     assert [page for page in wanted if page not in distance] == []
 
 
-@pytest.mark.slow
-def test_each_task_has_commands_to_copy(site: Path) -> None:
-    pages = [(TASKS.parent / link).resolve() for link in links(TASKS)]
-
-    command = re.compile(r"^ *(?:\$ )?(?:rota|kubectl) ", re.MULTILINE)
-    without = [page.name for page in pages if not command.search(page.read_text(encoding="utf-8"))]
+def test_each_task_is_done_by_commands_that_the_tests_run() -> None:
+    """What a task links to, a page or a section of it, shows commands in the form that test_examples.py runs."""
+    without = []
+    for link in links(TASKS):
+        address, mark = urldefrag(link)
+        page = (TASKS.parent / address).resolve()
+        text = page.read_text(encoding="utf-8")
+        if mark:
+            (heading,) = [heading for _, heading in headings(page) if anchor(heading) == mark]
+            text = section(page, heading)
+        if not re.search(r"^```console\n\$ rota ", text, re.MULTILINE):
+            without.append(link)
 
     assert without == []
 
@@ -122,3 +125,31 @@ def test_pages_open_from_the_file_system_and_keep_nobody_out(site: Path) -> None
 def test_public_names_are_those_of_the_reference() -> None:
     """A public name or parameter that changes shows here first; tests/docs/rewrite.py updates the page."""
     assert (ROOT / "docs/reference/python.md").read_text(encoding="utf-8") == python_page()
+
+
+@pytest.mark.slow
+def test_other_versions_are_kept_and_offered(site: Path) -> None:
+    old = site.parent / "0.0.9" / "index.html"
+    old.parent.mkdir()
+    old.write_text("<h1>Rota 0.0.9</h1>", encoding="utf-8")
+
+    assert list_versions(site.parent) == [__version__, "0.0.9"]
+    with browser() as chromium:
+        window = chromium.new_page()
+        window.goto((site.parent / "index.html").as_uri())
+        window.wait_for_url(f"**/{__version__}/index.html")
+        window.goto((site / "policies/las.html").as_uri())
+        choice = window.get_by_label("Version of these pages")
+        assert choice.locator("option").all_inner_texts() == [__version__, "0.0.9"]
+        assert faults(window) == []
+        choice.select_option("0.0.9")
+        window.wait_for_url("**/0.0.9/index.html")
+
+
+def test_versions_are_sorted_by_their_numbers(tmp_path: Path) -> None:
+    for name in ("0.2.0", "0.10.0", "0.10.0.dev1", "assets"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").touch()
+
+    assert list_versions(tmp_path) == ["0.10.0", "0.10.0.dev1", "0.2.0"]
+    assert "0.10.0/index.html" in (tmp_path / "index.html").read_text(encoding="utf-8")

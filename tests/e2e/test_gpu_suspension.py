@@ -96,6 +96,16 @@ def test_killed_manager_loses_no_step_and_leaves_no_process(
     assert (cuda.on_gpu(), cuda.on_host()) == ([], [])
 
 
+def test_why_a_job_would_start_over_is_named(manager: Manager, cuda: CudaStandIn, tmp_path: Path) -> None:
+    cuda.refuse("lock")
+    job_id = submit(manager, cuda, tmp_path / "steps", LONG)
+
+    def said() -> bool:
+        return bool(manager.client.job(job_id)["if_preempted"] == "starts over: lock: not supported for it")
+
+    eventually(said)
+
+
 def test_job_cancelled_while_it_waits_suspended_leaves_nothing(
     manager: Manager, cuda: CudaStandIn, tmp_path: Path
 ) -> None:
@@ -148,6 +158,8 @@ def test_time_sliced_jobs_are_never_both_in_gpu_memory_that_is_too_small(tmp_pat
         other = submit(manager, cuda, tmp_path / "other", LONG)
         manager.wait(one, "suspended")
         assert "has its turn on the same devices" in manager.client.why(one)["reason"]["sentence"]
+        manager.kill()
+        manager.start()
 
         def both_end() -> bool:
             assert len(cuda.on_gpu()) <= 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from managers import Manager, eventually
@@ -27,7 +28,8 @@ def running(tmp_path: Path, health: str, emulate: str = "gpu=8/4") -> Iterator[M
     program = checks / "probe"
     program.write_text(
         f"#!/bin/sh\n[ -e {tmp_path}/$ROTA_NODE ] || exit 0\n"
-        f'echo \'{{"text": "a link is down"}}\'; exit $(cat {tmp_path}/$ROTA_NODE)\n'
+        f"code=$(cat {tmp_path}/$ROTA_NODE); [ $code != crash ] || exec python3 -c 'import no_such_module'\n"
+        'echo "{\\"status\\": $code, \\"text\\": \\"a link is down\\"}"; exit $code\n'
     )
     program.chmod(0o755)
     settings = tmp_path / "up.yaml"
@@ -78,6 +80,20 @@ def test_node_whose_check_fails_is_drained_and_comes_back_after_repair(tmp_path:
         (tmp_path / "n2").unlink()
         manager.client.repair("n2")
         eventually(lambda: health(manager) == [("healthy", "up"), ("healthy", "up")])
+
+
+def test_check_that_crashes_is_shown_as_broken_and_its_node_stays_healthy(tmp_path: Path) -> None:
+    with running(tmp_path, "every: 0.2s") as manager:
+        (tmp_path / "n2").write_text("crash")
+        eventually(lambda: manager.client.nodes()[1]["broken_checks"])
+
+        assert manager.client.nodes()[1]["broken_checks"].endswith("No module named 'no_such_module'")
+        assert "broken checks" in manager.rota("nodes").stdout
+        assert 'rota_broken_checks{check="probe"} 1.0' in httpx.get(f"{manager.client.url}/metrics", timeout=30).text
+        (tmp_path / "n1").write_text("2")  # by then, the other has been checked several times
+        eventually(lambda: health(manager) == [("bad", "drained"), ("healthy", "up")])
+        (tmp_path / "n2").unlink()
+        eventually(lambda: manager.client.nodes()[1]["broken_checks"] is None)
 
 
 def test_suspect_takes_only_jobs_that_tolerate_it(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ NVML_VOLATILE_ECC = 0
 NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX = 138, 139
 NVML_TOPOLOGY_SYSTEM = 50
 NVML_NVLINK_MAX_LINKS = 18
+NVML_GPU_INSTANCE_PROFILE_COUNT = 18
 nvmlEventTypeXidCriticalError = 8
 _STATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "state.json")
 
@@ -178,8 +179,17 @@ def nvmlDeviceGetNvLinkRemotePciInfo(handle: Any, link: int) -> Any:
 
 
 def nvmlDeviceGetMigMode(handle: Any) -> list[int]:
-    on = int(bool(_of(handle, "mig")))
+    instances, found = _of(handle, "mig"), _gpus()[handle]
+    on = int(found.get("mig_mode", bool(instances)))
     return [on, on]
+
+
+def nvmlDeviceGetGpuInstanceProfileInfo(handle: Any, profile: int, version: int) -> Any:
+    offered = _of(handle, "mig_profiles")
+    if profile >= len(offered):
+        raise NVMLError_NotSupported("profile")
+    name, count, mib = offered[profile]
+    return SimpleNamespace(name=f"MIG {name}".encode(), instanceCount=count, memorySizeMB=mib)
 
 
 def nvmlDeviceGetMaxMigDeviceCount(handle: Any) -> int:

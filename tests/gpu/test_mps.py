@@ -15,8 +15,9 @@ from gpu.mps_stand_in import mps_program
 from local_drivers import Bench, until, with_driver
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import Started
-from rota.core.model.job import JobId
+from rota.core.model.job import OPPORTUNISTIC, JobId
 from rota.drivers.local.failure import FailureClass, classify
+from rota.drivers.local.gpu.abilities import GpuAbilities
 from rota.drivers.local.gpu.mps import IDLE_S, PID_FILE, MpsDaemons, MpsKey
 from rota.drivers.local.gpu.settings import GpuSettings, MpsUse
 from rota.store.run_folder import tail
@@ -153,3 +154,43 @@ def test_tasks_that_share_a_gpu_are_clients(
         await until(lambda: all(bench.state(name=name).get("phase") == "ended" for name in "123"))
 
     with_driver(tmp_path, course, mps=made(), gpu_settings=GpuSettings(mps=use))
+
+
+@pytest.mark.parametrize(
+    ("bound", "priority", "first"), [(0.95, OPPORTUNISTIC, False), (0.95, 0, True), (0.0, OPPORTUNISTIC, True)]
+)
+def test_opportunistic_clients_come_second_where_a_bound_holds(
+    tmp_path: Path, made: Callable[[], MpsDaemons], bound: float, priority: int, first: bool
+) -> None:
+    async def course(bench: Bench) -> None:
+        order = bench.order("env; sleep 30")
+        placement = tuple(slot._replace(milli=500, devices=1) for slot in order.placement)
+        bench.driver.start(replace(order, job=replace(order.job, priority=priority), placement=placement))
+        await until(lambda: "ROTA_TASK_TOKEN" in tail(bench.folder(), 65536))
+        assert ("CUDA_MPS_CLIENT_PRIORITY=1\n" in tail(bench.folder(), 65536)) is not first
+        bench.driver.stop(JobId("1"), Cause.CANCELLED)
+        await until(lambda: bench.state().get("phase") == "ended")
+
+    with_driver(tmp_path, course, mps=made(), gpu_settings=GpuSettings(mps=MpsUse.PACKED, bound=bound))
+
+
+def test_the_launcher_of_several_processes_starts_tasks_but_no_clients(
+    tmp_path: Path, made: Callable[[], MpsDaemons]
+) -> None:
+    launcher = tmp_path / "cuda-checkpoint"
+    launcher.write_text('#!/bin/sh\necho "launched by $1"\nshift\nexec "$@"\n')
+    launcher.chmod(0o755)
+
+    async def course(bench: Bench) -> None:
+        for name, milli in (("1", 1000), ("2", 500)):
+            order = bench.order("echo runs; sleep 30", name=name)
+            placement = tuple(slot._replace(milli=milli, devices=1) for slot in order.placement)
+            bench.driver.start(replace(order, placement=placement))
+        await until(lambda: all("runs\n" in tail(bench.folder(name=name)) for name in "12"))
+        assert [tail(bench.folder(name=name)) for name in "12"] == ["launched by --launch-job\nruns\n", "runs\n"]
+        for name in "12":
+            bench.driver.stop(JobId(name), Cause.CANCELLED)
+        await until(lambda: all(bench.state(name=name).get("phase") == "ended" for name in "12"))
+
+    abilities = GpuAbilities(library="libcuda.so.1", launcher=str(launcher))
+    with_driver(tmp_path, course, mps=made(), gpu_settings=GpuSettings(mps=MpsUse.PACKED), gpu=abilities)

@@ -10,12 +10,13 @@ import pytest
 
 from health.held_out_corpus import HELD_OUT
 from health.held_out_later import HELD_OUT_LATER
+from health.held_out_third import HELD_OUT_THIRD
 from health.log_corpus import CORPUS, LoggedFailure
 from rota.core.errors import RotaError
 from rota.health.causes import Blame, Remedy, built_in_causes, diagnose, parse_causes, read_causes
 from rota.health.presets import PRESETS
 
-ALL = (*CORPUS, *HELD_OUT, *HELD_OUT_LATER)
+ALL = (*CORPUS, *HELD_OUT, *HELD_OUT_LATER, *HELD_OUT_THIRD)
 
 
 @pytest.mark.parametrize("logged", ALL, ids=[f"{at}-{each.cause}" for at, each in enumerate(ALL)])
@@ -27,7 +28,7 @@ def test_cause_of_a_logged_failure(logged: LoggedFailure) -> None:
 
 
 def test_every_cause_is_in_the_corpus_but_those_that_only_tests_of_devices_report() -> None:
-    assert {cause.name for cause in built_in_causes()} - {each.cause for each in CORPUS} == {"silent-corruption"}
+    assert {cause.name for cause in built_in_causes()} - {each.cause for each in ALL} == {"silent-corruption"}
 
 
 def test_names_are_unique_and_short_enough_for_the_database() -> None:

@@ -11,13 +11,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rota.health.checks.__main__ import CHECKS, main, run_check
 from rota.health.checks.gpu import check_gpus
 from rota.health.checks.kernel_log import check_xids
 from rota.health.checks.machine import check_cgroup, check_disk, check_memory
-from rota.health.checks.result import decode_result
-from rota.health.checks.self_test import check_matmul
+from rota.health.checks.result import BROKEN, CheckResult, decode_result
+from rota.health.checks.self_test import check_matmul, on_gpus
 from rota.health.node_state import Severity
 
 
@@ -109,7 +111,7 @@ class GpuStandIn:
         ({"temperature": 90}, Severity.WARNING, "90 °C"),
         ({"temperature": 95}, Severity.SEVERE, "95 °C"),
         ({"memory": 99}, Severity.WARNING, "memory at 99 °C"),
-        ({"links": [True, False, True, True]}, Severity.SEVERE, "1 of 4 NVLinks down"),
+        ({"links": [True, False, True, True]}, Severity.GOOD, ""),
         ({"links": [False] * 4}, Severity.GOOD, ""),
         ({"lost": True}, Severity.SEVERE, "GPU 0 does not answer"),
         ({"no_driver": True}, Severity.SEVERE, "NVML does not work"),
@@ -120,6 +122,45 @@ def test_state_of_a_gpu(facts: dict[str, Any], severity: Severity, said: str) ->
 
     assert found.severity is severity
     assert said in found.text
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "severity", "said"),
+    [
+        ([[True] * 4], [[True, False, True, True]], Severity.SEVERE, "GPU 0 has 1 of 4 NVLinks down"),
+        ([[True] * 4], [[False] * 4], Severity.SEVERE, "GPU 0 has 4 of 4 NVLinks down"),
+        (
+            [[True, True, False, False]] * 2,
+            [[True, True, False, False]] * 2,
+            Severity.GOOD,
+            "",
+        ),  # a bridge of two links
+        ([[True] * 4, [False] * 4], [[True] * 4, [False] * 4], Severity.GOOD, ""),  # one GPU beside a bridge
+        ([], [[True] * 4, [True, True, True, False]], Severity.WARNING, "GPU 1 has 3 NVLinks, others have 4"),
+    ],
+)
+def test_nvlink_is_at_fault_if_it_was_up_before_or_is_at_the_other_gpus(
+    tmp_path: Path, before: list[list[bool]], now: list[list[bool]], severity: Severity, said: str
+) -> None:
+    if before:
+        assert check_gpus(SeveralGpus(links=before), str(tmp_path)).severity is Severity.GOOD
+
+    for _ in range(2):  # a fault is no new state to compare with
+        found = check_gpus(SeveralGpus(links=now), str(tmp_path))
+        assert (found.severity, found.text) == (severity, said)
+
+
+class SeveralGpus(GpuStandIn):
+    """A node of healthy GPUs with these NVLinks."""
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return len(self.facts["links"])
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
+        return f"GPU-{handle}"
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> bool:  # noqa: N802
+        return bool(self.facts["links"][handle][link])
 
 
 def test_disk_that_can_be_written_is_good_and_a_folder_that_is_gone_is_not(tmp_path: Path) -> None:
@@ -159,24 +200,72 @@ def test_check_is_a_program_with_an_exit_code_and_a_line_of_json() -> None:
 
     assert told.returncode in (0, 1)
     assert json.loads(told.stdout)["check"] == "cgroup"
-    assert main(["nothing"]) == 1
+    assert main(["nothing"]) == BROKEN
     assert "gpu" in CHECKS
 
 
 @pytest.mark.parametrize(
     ("code", "output", "severity", "text"),
     [
-        (0, b"", Severity.GOOD, "mine"),
-        (2, b'noise\n{"text": "fan stopped", "values": {"rpm": 0}}\n', Severity.SEVERE, "fan stopped"),
-        (1, b"not json", Severity.WARNING, "not json"),
-        (127, b"", Severity.WARNING, "the check itself failed: exit code 127"),
-        (2, b"[1]", Severity.SEVERE, "[1]"),
+        (0, b"", Severity.GOOD, ""),
+        (0, b"all is well", Severity.GOOD, ""),
+        (2, b'noise\n{"status": 2, "text": "fan stopped", "values": {"rpm": 0}}\n', Severity.SEVERE, "fan stopped"),
+        (1, b'{"status": 1}', Severity.WARNING, "mine"),
+        (1, b"x" * 100_000 + b'\n{"status": 1, "text": "\\u001b[2Jhot"}\n', Severity.WARNING, " [2Jhot"),
     ],
 )
 def test_result_of_a_program_of_a_user(code: int, output: bytes, severity: Severity, text: str) -> None:
     found = decode_result("mine", code, output)
 
-    assert (found.severity, found.text) == (severity, text)
+    assert (found.severity, found.text, found.broken) == (severity, text, False)
+
+
+CRASH = b"Traceback (most recent call last):\n  ...\nModuleNotFoundError: No module named 'psutil'\n\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "errors", "text"),
+    [
+        (1, b"", CRASH, "without JSON that has the status 1: ModuleNotFoundError: No module named 'psutil'"),
+        (1, b'{"status": 0, "text": "begun"}', CRASH, "its exit code is 1, but its JSON has the status 0: Mod"),
+        (1, b'{"text": "looking at fan 2"}', CRASH, "without JSON that has the status 1"),
+        (2, b"", b"usage: probe [-h]\nprobe: error: no such option: --x\n", "status 2: probe: error: no such option"),
+        (2, b"[2]", b"", "without JSON that has the status 2"),
+        (2, b'{"status": true}', b"", "its JSON has the status True"),
+        (2, b'{"status": 1, "text": "warm"}', b"", "its exit code is 2, but its JSON has the status 1"),
+        (0, b'{"status": 2, "text": "fan stopped"}', b"", "its exit code is 0, but its JSON has the status 2"),
+        (1, b'{"status": ' + b"[" * 9000, b"", "without JSON that has the status 1"),
+        (1, b'{"status": 1, "text": "cut off', b"", "without JSON that has the status 1"),
+        (3, b'{"status": 3, "text": "no sensor here"}', b"", "it can't tell: no sensor here"),
+        (127, b"", b"probe: error while loading shared libraries: libfoo.so", "exit code 127: probe: error while"),
+        (-11, b'{"status": 0}', b"", "it was killed by SIGSEGV"),
+        (1, bytes(range(256)) * 1000, b"\xff\x00\x1b", "without JSON that has the status 1"),
+    ],
+)
+def test_check_that_fails_by_itself_proves_nothing(code: int, output: bytes, errors: bytes, text: str) -> None:
+    found = decode_result("mine", code, output, errors)
+
+    assert (found.severity, found.broken) == (Severity.GOOD, True)
+    assert text in found.text
+    assert len(found.text) <= 500
+
+
+@given(code=st.integers(-64, 255), output=st.binary(max_size=200), errors=st.binary(max_size=200))
+def test_no_output_at_random_is_a_verdict(code: int, output: bytes, errors: bytes) -> None:
+    found = decode_result("mine", code, output, errors)
+
+    assert found.severity is Severity.GOOD
+    assert found.broken is (code != 0)
+
+
+@given(status=st.sampled_from(list(Severity)), text=st.text(), values=st.dictionaries(st.text(), st.integers()))
+def test_result_that_a_check_of_ours_prints_is_read_back(status: Severity, text: str, values: dict[str, int]) -> None:
+    told = CheckResult(check="mine", severity=status, text=text, values=values)
+
+    found = decode_result("mine", told.exit_code, f"noise\n{told.encode()}\n".encode())
+
+    assert (found.severity, found.broken) == (status, False)
+    json.loads(found.encode())
 
 
 def kernel_line(number: int, text: str, age_s: float = 5.0) -> str:
@@ -226,5 +315,26 @@ def test_dcgm_is_asked_where_it_is_installed(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     found = run_check(check, str(tmp_path))
+    program.write_text("#!/bin/sh\necho 'Error: unable to establish a connection to the specified host'; exit 255\n")
+    without_engine = run_check(check, str(tmp_path))
 
     assert (found.severity, found.text) == (severity, said)
+    assert without_engine.broken
+
+
+@pytest.mark.parametrize(
+    ("error", "is_broken"),
+    [
+        ("CUDA error: uncorrectable ECC error encountered\nCUDA kernel errors might be", False),
+        ("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 139 GiB", True),
+        ("CUDA error: no kernel image is available for execution on the device", True),
+        ("", True),
+    ],
+)
+def test_error_of_a_self_test_speaks_against_the_node_only_if_it_is_the_node_s(error: str, is_broken: bool) -> None:
+    def test() -> CheckResult:
+        raise RuntimeError(error)
+
+    found = on_gpus("matmul", test)
+
+    assert (found.broken, found.severity is Severity.WARNING) == (is_broken, not is_broken)

@@ -11,8 +11,8 @@ import pytest
 from builders import on
 from rota.core.model.job import JobId, JobState
 from rota.health.failure_rate import FailureRate
-from rota.live.health.told_intervals import FILE, ToldIntervals
-from rota.sdk.save_interval import LOOK_S, SaveInterval
+from rota.live.health.told_intervals import FILE, SEEN, ToldIntervals
+from rota.sdk.save_interval import KEPT, LOOK_S, SaveInterval
 from rota.store.run_folder import shared_folder
 
 JOB = JobId("1")
@@ -120,3 +120,43 @@ def test_folder_that_was_replaced_does_not_end_the_watch(tmp_path: Path) -> None
     job.fail(3)
 
     assert not (tmp_path / FILE).exists()
+
+
+def test_next_attempt_knows_how_long_checkpoints_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    job = Watched(tmp_path)
+    loop = job.loop(monkeypatch)
+    assumed_s = loop.interval_s
+    loop.is_due(1e9)
+    clock[0] += 2.0
+    loop.saved()
+
+    again = job.loop(monkeypatch).interval_s
+
+    assert again == loop.interval_s
+    assert again == pytest.approx((assumed_s or 0.0) * (2.0 / 30.0) ** 0.5, rel=1e-3)
+    (job.folder / KEPT).write_text('{"write_s": "never"}')
+    assert job.loop(monkeypatch).interval_s == assumed_s
+
+
+def test_failures_that_were_seen_are_kept_over_a_restart(tmp_path: Path) -> None:
+    job = Watched(tmp_path)
+    job.rate.watched(8, 30 * 86_400.0)
+    job.fail(3)
+    job.manager.save()
+    control: Any = SimpleNamespace()
+
+    again = FailureRate(6.5)
+    ToldIntervals(control, again, tmp_path)
+    assert again.per_1000_node_days == job.rate.per_1000_node_days
+
+    (tmp_path / SEEN).write_text('{"failures": -1, "node_days": 2}')
+    fresh = FailureRate(6.5)
+    ToldIntervals(control, fresh, tmp_path)
+    assert fresh.per_1000_node_days == 6.5
+
+
+def test_first_interval_is_never_longer_than_the_time_between_failures() -> None:
+    assert FailureRate(1000 * 86_400 / 8.0).interval_s(1) == pytest.approx(8.0)
+    assert FailureRate(6.5).interval_s(1) == pytest.approx((2 * 30 * 86_400 * 1000 / 6.5) ** 0.5)

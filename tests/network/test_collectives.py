@@ -72,6 +72,46 @@ def test_every_rank_hears_of_every_other(kind: CollectiveKind, nodes: list[int])
     assert all(len(some) == len(nodes) for some in known)
 
 
+@settings(max_examples=60, deadline=None)
+@given(ranks=st.integers(2, 70), size=st.floats(1.0, 1e12))
+def test_ranks_send_the_volumes_of_the_textbook(ranks: int, size: float) -> None:
+    """Bytes that each rank sends, in units of the size; those of trees in all, as inner ranks send more than leaves."""
+
+    def sent(kind: CollectiveKind, servers: tuple[int, ...] = ()) -> list[float]:
+        amounts = [0.0] * ranks
+        for phase in phases_of(kind, list(range(ranks)), size, servers):
+            for source, _, amount in phase.transfers:
+                amounts[source] += amount / size
+        return amounts
+
+    once = (ranks - 1) / ranks
+    for kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL):
+        assert sent(kind) == pytest.approx([once] * ranks)
+    assert sent(CollectiveKind.RING) == pytest.approx([2 * once] * ranks)
+    for kind in (CollectiveKind.DOUBLE_TREE, CollectiveKind.BINOMIAL_TREE):
+        assert sum(sent(kind)) == pytest.approx(2 * (ranks - 1))
+    core = 2 ** int(math.log2(ranks))
+    folded = ranks - core
+    halves = [2 * (core - 1) / core + (rank < folded) for rank in range(core)]
+    assert sent(CollectiveKind.HALVING_DOUBLING) == pytest.approx([*halves, *[1.0] * folded])
+    served = sent(CollectiveKind.PARAMETER_SERVER, (0,))
+    assert served == pytest.approx([ranks - 1, *[1.0] * (ranks - 1)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(groups=st.integers(1, 6), per_group=st.integers(1, 8))
+def test_a_hierarchy_sends_least_between_nodes(groups: int, per_group: int) -> None:
+    """Each node sends 2 (N-1)/N of the data once to other nodes, however many ranks it has."""
+    nodes = [group for group in range(groups) for _ in range(per_group)]
+    out = [0.0] * groups
+    for phase in phases_of(CollectiveKind.HIERARCHICAL, nodes, 1.0) if len(nodes) > 1 else []:
+        for source, target, amount in phase.transfers:
+            if nodes[source] != nodes[target]:
+                out[nodes[source]] += amount
+
+    assert out == pytest.approx([2 * (groups - 1) / groups] * groups)
+
+
 @pytest.mark.parametrize("kind", CollectiveKind)
 def test_one_rank_sends_nothing(kind: CollectiveKind) -> None:
     assert phases_of(kind, [0], 1e9) == []

@@ -78,6 +78,21 @@ def test_ecmp_uses_all_spines_and_depends_on_the_seed() -> None:
     assert by_seed[0] == tuple(Router(topology, seed=1).route(source, target, key) for key in range(40))
 
 
+@settings(max_examples=15, deadline=None)
+@given(spines=st.integers(2, 8), seed=st.integers(0, 2**31), pair=st.tuples(st.integers(0, 3), st.integers(4, 15)))
+def test_ecmp_spreads_jobs_evenly_over_equal_paths(spines: int, seed: int, pair: tuple[int, int]) -> None:
+    topology = fat_tree(names(16), per_leaf=4, spines=spines, link_bytes_per_s=1e9)
+    router = Router(topology, seed=seed)
+    taken: dict[int, int] = {}
+    for key in range(2000):
+        _, up, *_ = router.route(topology.vertex(pair[0]), topology.vertex(pair[1]), key)
+        taken[up] = taken.get(up, 0) + 1
+
+    assert len(taken) == spines
+    assert max(taken.values()) < 1.35 * 2000 / spines
+    assert min(taken.values()) > 0.65 * 2000 / spines
+
+
 @pytest.mark.parametrize("oversubscription", [1.0, 2.5, 8.0])
 def test_a_leaf_sends_up_what_oversubscription_leaves(oversubscription: float) -> None:
     topology = fat_tree(names(32), per_leaf=8, spines=4, link_bytes_per_s=1e9, oversubscription=oversubscription)

@@ -40,6 +40,12 @@ def test_a_node_is_nearer_than_a_switch(tmp_path: Path) -> None:
     assert spans(tmp_path, "links:{}", [1, 1, 2, 0, 2, 2, 2, 2], 2) == [3]
 
 
+def test_nodes_are_filled_up_before_empty_ones_are_begun(tmp_path: Path) -> None:
+    """A job on one node leaves whole nodes to jobs that need them."""
+    assert spans(tmp_path, "links:{}", [0, 0, 0, 1, 0, 0, 0, 0], 1) == [3]
+    assert spans(tmp_path, "cassini:{}", [0, 0, 0, 1, 0, 0, 0, 0], 1) == [3]
+
+
 def test_a_larger_job_takes_whole_switches(tmp_path: Path) -> None:
     assert spans(tmp_path, "links:{}", [0, 0, 1, 0, 0, 1, 0, 0], 8) == [0, 1, 6, 7]
     assert spans(tmp_path, "links:{}", [2] * 7 + [1], 4) is None

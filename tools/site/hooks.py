@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]
 from policy_pages import policy_pages
 
 from docs.pages import anchor
+from rota import __version__
+from rota.cli.study.schema import schema
 
 PROJECT = {
     "CHANGELOG.md": "project/changelog.md",
@@ -57,9 +60,14 @@ def _fill(nav: list[Any], title: str, pages: list[str]) -> None:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the generated pages."""
+    """Add the generated pages, and the schemas of users' files for editors."""
     for name, text in _made.items():
         files.append(File.generated(config, name, content=text))
+    with tempfile.TemporaryDirectory() as folder:
+        schema(out=Path(folder))
+        for path in sorted(Path(folder).iterdir()):
+            text = path.read_text(encoding="utf-8")
+            files.append(File.generated(config, f"schemas/{path.name}", content=text))
     return files
 
 
@@ -76,10 +84,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Name the search dialog for screen readers, which the theme leaves without a name."""
+    """Name the search dialog for screen readers, which the theme leaves without a name; tell the page its version."""
+    root = "../" * (page.url.count("/") + 1)
+    version = f'<meta name="rota-version" content="{__version__}" data-root="{root}">'
+    about = f'{version}<script src="{root}versions.js"></script>'
     return output.replace(
         'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
-    )
+    ).replace("</head>", f"{about}</head>", 1)
 
 
 def _link(found: re.Match[str], here: str, source: str) -> str:

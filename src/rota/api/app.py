@@ -34,7 +34,7 @@ from rota.api.guard.same_user import SameUser
 from rota.api.guard.stream_watch import EndedStreams
 from rota.api.identity import routes as login_routes
 from rota.api.identity.attempts import TooManyLogins
-from rota.api.limits.asgi import Asgi, Message, Receive, Send
+from rota.api.limits.asgi import Asgi, Message, Pages, Receive, Send
 from rota.api.limits.callers import FairRequests
 from rota.api.log import LoggedRequests
 from rota.api.service import Service
@@ -59,7 +59,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
+def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     """Build the API of a manager; `pages` answers requests outside of the API."""
     app = FastAPI(title="Rota", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
     app.state.service = service
@@ -84,7 +84,13 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.add_exception_handler(DBAPIError, _refuse_unstored)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_middleware(BoundedBody)
-    app.add_middleware(FairRequests, limits=service.call_limits, token_required=service.access.required)
+    app.add_middleware(
+        FairRequests,
+        limits=service.call_limits,
+        token_required=service.access.required,
+        is_valid=service.access.is_valid,
+        of_session=(lambda scope: None) if pages is None else pages.token_digest,
+    )
     app.add_middleware(EndedStreams, service=service)
     app.add_middleware(SameSite)
     if not service.access.required:

@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from rota.core.neutral_text import neutral, neutral_json
+
 log = logging.getLogger("rota.api")
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the current request."""
@@ -66,7 +68,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one line."""
-        return json.dumps(_fields(self, record), ensure_ascii=False, default=str)
+        return neutral_json(json.dumps(_fields(self, record), ensure_ascii=False, default=str))
 
 
 class TextLines(logging.Formatter):
@@ -77,7 +79,7 @@ class TextLines(logging.Formatter):
         fields = _fields(self, record)
         at, level, _, event = (str(fields.pop(name)) for name in ("at", "level", "logger", "event"))
         rest = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
-        return f"{at} {level:<7} {' '.join(event.split())}{rest}"
+        return f"{at} {level:<7} {neutral(' '.join(event.split()))}{rest}"
 
 
 def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str
 
 def _quoted(value: object) -> str:
     text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    return text if _PLAIN.fullmatch(text) and text.isprintable() else neutral_json(json.dumps(text, ensure_ascii=False))
 
 
 class LoggedRequests:

@@ -24,7 +24,7 @@ from rota import __version__
 from rota.api.app import make_app
 from rota.api.gpu.setup import gpu_monitor, gpu_upkeep
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
-from rota.api.limits.asgi import Asgi
+from rota.api.limits.asgi import Pages
 from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
 from rota.api.limits.values import job_quota, most_connections, raise_descriptor_limit
 from rota.api.service import Service
@@ -104,7 +104,7 @@ class Options:
     """Tasks without devices that run at once; None: by the number of CPUs."""
     tenants: TenantSettings = field(default_factory=TenantSettings)
     """Tenants and caps of priorities."""
-    pages: Callable[[Service], Asgi] | None = None
+    pages: Callable[[Service], Pages] | None = None
     """Makes the application for requests outside of the API: the dashboard."""
     users: Path | None = None
     """The file of local users; by default `users.json` beside the database."""
@@ -179,7 +179,7 @@ async def _serve(
     attempts, controller = _attempts(options.settings, control, control.present.nodes, starts)
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
-    monitor = health.attached(gpu_monitor(options.settings, options.scheduling.cluster, control))
+    monitor = health.attached(gpu_monitor(options.settings, control))
     service = _service(options, records, parts, control, forecasts, learning, monitor, health)
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))

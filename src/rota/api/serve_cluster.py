@@ -19,7 +19,7 @@ from rota.api.app import make_app
 from rota.api.extender import with_extender
 from rota.api.guard.term_switch import TermSwitch
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
-from rota.api.limits.asgi import Asgi
+from rota.api.limits.asgi import Asgi, Pages
 from rota.api.limits.http_server import HttpServer, http_config
 from rota.api.limits.values import most_connections, raise_descriptor_limit
 from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
@@ -96,7 +96,7 @@ class ClusterOptions:
     resources: bool = True
     """Whether Queue, Topology and SchedulingPolicy objects are followed."""
     keep_s: float = 30 * 86400.0
-    pages: Callable[[Service], Asgi] | None = None
+    pages: Callable[[Service], Pages] | None = None
 
 
 def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
@@ -299,10 +299,10 @@ class _ReplicaRun:
         return SeenResources(values=self._follower.values, refused=self._follower.refused, uses=uses, nodes=nodes)
 
     async def _renew(self, driver: KubernetesDriver, least_s: float) -> None:
-        """End the term once a gang has become smaller, but not before the minimum length of a term."""
+        """End the term once a gang has slots that stay empty, but not before the minimum length of a term."""
         await asyncio.sleep(least_s)
         await driver.outdated.wait()
-        log.info("gangs have become smaller; the state is rebuilt")
+        log.info("gangs have fewer pods than slots; the state is rebuilt")
         self._follower.changed.set()
 
     def _application(

@@ -46,7 +46,7 @@ _OPERATION: dict[str, Any] = {
         {
             "name": "dry_run",
             "in": "query",
-            "description": "Only forecast the start; submit nothing.",
+            "description": "Only forecast the start of one job; submit nothing.",
             "schema": {"type": "boolean", "default": False},
         },
     ],
@@ -76,6 +76,8 @@ async def submit(request: Request) -> Response:
         parts.must_exist(tenant)
     asker = caller.asker
     if dry_run:
+        if len(files) > 1:
+            raise RotaError(f"dry_run: it tries one job; these are {len(files)}")
         found = await parts.requests.try_out(files[0], asker)
         why = None if found.usual_s is not None else await parts.requests.obstacle(files[0], asker)
         return JSONResponse({"expected": forecast_out(found), "reason": reason_out(why)})

@@ -143,6 +143,7 @@ class NodeOut(BaseModel):
     limits: str = Field(description="How the limits of tasks are enforced: `cgroup v2`, `cgroup v1`, `watched`.")
     health: str = Field("healthy", description="healthy, suspect, draining, bad or in-repair")
     health_why: str = Field("", description="The last sign against it.")
+    broken_checks: str | None = Field(None, description="Checks that failed by themselves, and how.")
 
 
 class Problem(BaseModel):
@@ -294,6 +295,7 @@ def nodes_out(inventory: Inventory, limits: str, health_of: Callable[[NodeId], d
             "memory_bytes": account.node.memory_bytes,
             "state": state_of(account),
             "limits": limits,
+            "broken_checks": None,
             **health_of(account.node.id),
         }
         for account in inventory.nodes

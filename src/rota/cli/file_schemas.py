@@ -33,6 +33,7 @@ KINDS = (
         target="rota.files.cluster_file:ClusterFile",
         about="nodes and tenants, for rota up and rota sim",
     ),
+    FileKind(name="tenant", target="rota.files.tenants:TenantEntry", about="an entry of the tenants of a cluster file"),
     FileKind(
         name="settings", target="rota.files.up_file:UpFile", about="the settings of a manager, for rota up --config"
     ),
@@ -53,6 +54,8 @@ class _WrittenForms(GenerateJsonSchema):
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> dict[str, Any]:
         """Return the form of the result where it is a structure or text; a number may be text as well."""
         inner = super().function_before_schema(schema)
+        if {"on", "off"} & set(inner.get("enum", ())):  # YAML takes the bare words for truth values
+            return {"anyOf": [inner, {"type": "boolean"}]}
         return {"type": ["number", "string"]} if inner.get("type") in ("integer", "number") else inner
 
 

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
 
 import typer
 
-from rota.cli.terminal import neutral, neutral_json
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
+from rota.core.neutral_text import neutral, neutral_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -91,8 +92,15 @@ class Column:
         return neutral(NOTHING if value is None else self.show(value))
 
 
-def emit(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], output: OutputFormat) -> None:
-    """Print rows on stdout: the columns as a table, or every field of the rows as JSON or CSV."""
+def emit(
+    rows: Sequence[Mapping[str, object]], columns: Sequence[Column], output: OutputFormat, *, nothing: str = ""
+) -> None:
+    """Print rows on stdout: the columns as a table, or every field of the rows as JSON or CSV.
+
+    `nothing` is for people who see a table without rows: a line on stderr with the next step.
+    """
+    if nothing and not rows and output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        echo(f"note: {nothing}", err=True)
     match output:
         case OutputFormat.TABLE:
             _write_table(rows, [column for column in _shown(rows, columns) if not column.wide], sys.stdout)

@@ -6,42 +6,18 @@ A terminal that gets them raw can be made to hide lines, change its title, or ty
 from __future__ import annotations
 
 import codecs
-import json
 import re
 import sys
 
 import typer
 
-_SUSPECT = re.compile(r"[^\x20-\x7e]")
+from rota.core.neutral_text import neutral
+
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,32})?\Z")
 LINES = "\n\t"
 OUTPUT = "\n\t\r"
 """What the output of a task may contain: a carriage return goes back on its own line only."""
-
-
-def neutral(text: str, keep: str = "") -> str:
-    """Return the text with every character that does not print shown as an escape, except those to keep."""
-    if text.isascii() and text.isprintable():
-        return text
-
-    def shown(found: re.Match[str]) -> str:
-        char = found.group()
-        return char if char in keep or char.isprintable() else repr(char)[1:-1]
-
-    return _SUSPECT.sub(shown, text)
-
-
-def neutral_json(text: str) -> str:
-    """Return JSON in which every character that does not print is escaped: the same value, safe on a terminal."""
-
-    def shown(found: re.Match[str]) -> str:
-        char = found.group()
-        if char == "\n" or char.isprintable():
-            return char
-        return f"\\u{ord(char):04x}" if char <= "\uffff" else json.dumps(char)[1:-1]
-
-    return text if text.isascii() and text.isprintable() else _SUSPECT.sub(shown, text)
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True, lines: bool = False) -> None:

@@ -98,20 +98,22 @@ def _plain(value: object) -> str:
 
 
 Text = Annotated[str, Field(min_length=1)]
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_many)]
-Trimmed = Annotated[Trim, BeforeValidator(_trim)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_many, json_schema_input_type=str | list[str])]
+Trimmed = Annotated[Trim, BeforeValidator(_trim, json_schema_input_type=str | float)]
+Policies = str | dict[str, Any] | list[str | dict[str, Any]]
 Options = dict[str, Any]
+Seed = Annotated[int, Field(strict=True)]
 
 
 class ExperimentFile(FileModel):
     """The fields of an experiment file."""
 
     name: Text | None = None
-    policies: Annotated[tuple[Text, ...], BeforeValidator(policy_grid)]
+    policies: Annotated[tuple[Text, ...], BeforeValidator(policy_grid, json_schema_input_type=Policies)]
     traces: Texts
     clusters: Texts
-    loads: Annotated[tuple[float, ...], BeforeValidator(_many)] = ()
-    seeds: Annotated[tuple[Annotated[int, Field(strict=True)], ...], BeforeValidator(_seeds)] = (0,)
+    loads: Annotated[tuple[float, ...], BeforeValidator(_many, json_schema_input_type=float | list[float])] = ()
+    seeds: Annotated[tuple[Seed, ...], BeforeValidator(_seeds, json_schema_input_type=int | list[int])] = (0,)
     jobs: Annotated[int, Field(strict=True, ge=1)] | None = None
     warm_up: Trimmed = Trim()
     cool_down: Trimmed = Trim()

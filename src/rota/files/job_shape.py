@@ -124,7 +124,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-Name = Annotated[str, BeforeValidator(name_of)]
+Name = Annotated[str, BeforeValidator(name_of, json_schema_input_type=str | int)]
 Types = Annotated[tuple[Name, ...] | Name, BeforeValidator(_types)]
 Text = Annotated[str, BeforeValidator(_text), Field(max_length=MOST_TEXT)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_TASKS)]
@@ -132,7 +132,10 @@ Bytes = Annotated[int, _amount(parse_bytes), Field(le=1 << 62)]
 Cpus = Annotated[int, _amount(parse_cpus), Field(le=1 << 40), PlainSerializer(lambda milli: milli / 1000)]
 Gpus = Annotated[int, _amount(_devices), Field(le=1 << 30), PlainSerializer(lambda milli: milli / WHOLE)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
-LevelName = Annotated[Level, BeforeValidator(_level), PlainSerializer(lambda level: level.name.lower())]
+LevelWord = Literal["device", "socket", "node", "rack", "domain", "cluster"]
+LevelName = Annotated[
+    Level, BeforeValidator(_level, json_schema_input_type=LevelWord), PlainSerializer(lambda level: level.name.lower())
+]
 Command = Text | Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
 """A text is for the task's shell; a list is a program and its arguments, taken as they are."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticUndefined
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import DeviceType, Level
@@ -102,14 +103,16 @@ def _as_list(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-def _read_by(parse: Callable[[object], Any]) -> BeforeValidator:
+def _read_by(parse: Callable[[object], Any], written: Any = PydanticUndefined) -> BeforeValidator:
+    """Parse a field; `written` is the type of what files may say, where it differs from what is parsed."""
+
     def read(value: object) -> Any:
         try:
             return parse(value)
         except RotaError as error:
             raise ValueError(str(error)) from error
 
-    return BeforeValidator(read)
+    return BeforeValidator(read, json_schema_input_type=written)
 
 
 Text = Annotated[str, Field(min_length=1)]
@@ -126,8 +129,8 @@ class ScenarioFile(FileModel):
     skip_bad_lines: Flag = False
     skip_oversized: Flag = False
     cluster: Text | None = None
-    change: Annotated[tuple[tuple[float, Text], ...], _read_by(changes)] = ()
-    policy: Annotated[tuple[Text, ...], BeforeValidator(_as_list)] = ()
+    change: Annotated[tuple[tuple[float, Text], ...], _read_by(changes, str | list[Any])] = ()
+    policy: Annotated[tuple[Text, ...], BeforeValidator(_as_list, json_schema_input_type=str | list[str])] = ()
     placement: Text | None = None
     tenancy: Text = "none"
     profiles: Text | None = None
@@ -135,9 +138,11 @@ class ScenarioFile(FileModel):
     known_profiles: float | None = None
     estimate: Text | None = None
     observe: Flag = True
-    type_speed: Annotated[Factors, _read_by(factors)] = Field(default_factory=dict)
-    spread: Annotated[Factors | str, _read_by(spread_factors)] = Field(default_factory=dict)
-    neighbours: Annotated[Factors | str, _read_by(neighbour_factors)] = Field(default_factory=dict)
+    type_speed: Annotated[Factors, _read_by(factors, str | dict[str, float])] = Field(default_factory=dict)
+    spread: Annotated[Factors | str, _read_by(spread_factors, str | dict[str, float])] = Field(default_factory=dict)
+    neighbours: Annotated[Factors | str, _read_by(neighbour_factors, str | dict[str, Any])] = Field(
+        default_factory=dict
+    )
     contention: Flag = False
     network: Text | None = None
     speed_factor: Text | None = None

@@ -26,7 +26,7 @@ def _by_type(value: object) -> object:
 
 Name = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(strict=True, ge=0)]
-Amounts = Annotated[dict[Name, Count], BeforeValidator(_by_type)]
+Amounts = Annotated[dict[Name, Count], BeforeValidator(_by_type, json_schema_input_type=int | dict[str, int])]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 

@@ -92,13 +92,17 @@ def _caps(value: object) -> object:
 
 
 _WHOLE = re.compile(r"-?[0-9]{1,10}", re.ASCII)
-Tenants = Annotated[tuple[Name, ...], BeforeValidator(_names), Field(max_length=10_000)]
+Tenants = Annotated[
+    tuple[Name, ...], BeforeValidator(_names, json_schema_input_type=str | list[str]), Field(max_length=10_000)
+]
 PriorityCaps = Annotated[
-    dict[Text, Annotated[int, Field(strict=True, ge=OPPORTUNISTIC, le=MOST_PRIORITY)]], BeforeValidator(_caps)
+    dict[Text, Annotated[int, Field(strict=True, ge=OPPORTUNISTIC, le=MOST_PRIORITY)]],
+    BeforeValidator(_caps, json_schema_input_type=str | dict[str, int]),
 ]
 
 
 Percent = Annotated[float, Field(ge=0, le=100)]
+MIG_PROFILE = r"^[1-9][0-9]?g\.[0-9]+gb(\+[a-z0-9.]+)?$"
 PerKwh = Annotated[float, Field(ge=0, le=1e6)]
 
 
@@ -109,6 +113,13 @@ class IdlePart(FileModel):
     for_: Annotated[Seconds, Field(alias="for", gt=0)] = 1800.0
     then: Literal["warn", "suspend", "stop"] = "warn"
     after: Seconds = 600.0
+
+
+class MigPart(FileModel):
+    """The GPUs that may be repartitioned when waiting jobs ask for it, and into what."""
+
+    gpus: Annotated[tuple[Annotated[int, Field(ge=0, le=255)], ...], Field(min_length=1)]
+    profiles: Annotated[tuple[Annotated[str, Field(pattern=MIG_PROFILE)], ...], Field(min_length=1)]
 
 
 class GpuPart(FileModel):
@@ -124,6 +135,8 @@ class GpuPart(FileModel):
     idle: IdlePart = IdlePart()
     mps: Annotated[Literal["off", "packed", "all"], Switch] = "off"
     bound: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    to_disk: Seconds | None = None
+    mig: MigPart | None = None
 
 
 def _by_default(parse: Callable[[object], int]) -> BeforeValidator:
@@ -161,6 +174,7 @@ class HealthPart(FileModel):
     programs: Path | None = None
     causes: Path | None = None
     timeout: Annotated[Seconds, Field(gt=0)] = 60.0
+    failure_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 6.5
     large: Annotated[int, Field(strict=True, ge=1)] = 8
     proven_after: Seconds = 86400.0
     spares: Annotated[int, Field(strict=True, ge=0)] = 0
@@ -197,7 +211,9 @@ class UpFile(FileModel):
     max_processes: Annotated[int, Field(strict=True, ge=16, le=1 << 22)] = 4096
     device_nodes: Text | None = None
     gpu_suspend: Annotated[Literal["auto", "off"], Switch] = "auto"
-    task_env: Annotated[dict[Text, str] | None, BeforeValidator(_variables)] = None
+    task_env: Annotated[
+        dict[Text, str] | None, BeforeValidator(_variables, json_schema_input_type=list[str] | dict[str, str] | None)
+    ] = None
     keep: Annotated[Seconds, Field(gt=0)] = 30 * 86400.0
     estimate_bound: Annotated[float, Field(ge=0)] = 0.25
     require_token: Annotated[bool, Field(strict=True)] = False

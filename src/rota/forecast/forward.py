@@ -82,7 +82,9 @@ class _ForwardRun:
         state = engine.state
         cluster = Cluster(nodes=tuple(account.node for account in state.inventory.nodes))
         self._engine = engine
-        links = None if future.network is None else NetworkLoad(future.network, cluster.nodes)
+        links = None
+        if future.network is not None:
+            links = NetworkLoad(future.network, cluster.nodes, by_request=future.speed.scales_by_links)
         self._world = World(cluster, future.speed, future.costs, overlaps=engine.overlaps, network=links)
         self._outstanding = adopt(
             self._world, state, future.targets, future.costs.checkpoint_interval_s, rerate=future.rerate

@@ -46,9 +46,15 @@ def fault_odds(runs: Sequence[RunEnd]) -> FaultOdds:
     """Weigh all remembered runs together."""
     jobs = dict.fromkeys((run.job for run in runs), JOB_PRIOR)
     nodes = dict.fromkeys((node for run in runs for node in run.nodes), NODE_PRIOR)
+    of_job: dict[str, list[RunEnd]] = {name: [] for name in jobs}
+    of_node: dict[str, list[RunEnd]] = {name: [] for name in nodes}
+    for run in runs:
+        of_job[run.job].append(run)
+        for node in dict.fromkeys(run.nodes):
+            of_node[node].append(run)
     for _ in range(ROUNDS):
-        jobs = {name: _updated(JOB_PRIOR, _job_factors(name, runs, nodes)) for name in jobs}
-        nodes = {name: _updated(NODE_PRIOR, _node_factors(name, runs, jobs, nodes)) for name in nodes}
+        jobs = {name: _updated(JOB_PRIOR, _job_factors(of_job[name], nodes)) for name in jobs}
+        nodes = {name: _updated(NODE_PRIOR, _node_factors(name, of_node[name], jobs, nodes)) for name in nodes}
     return FaultOdds(jobs=jobs, nodes=nodes)
 
 
@@ -57,12 +63,10 @@ def _updated(prior: float, log_factors: Sequence[float]) -> float:
     return 1.0 / (1.0 + math.exp(-max(min(odds, 30.0), -30.0)))
 
 
-def _job_factors(name: str, runs: Sequence[RunEnd], nodes: Mapping[str, float]) -> list[float]:
+def _job_factors(runs: Sequence[RunEnd], nodes: Mapping[str, float]) -> list[float]:
     """What each run of a job says; failures again on the same nodes say less than the first."""
     found, seen = [], set[tuple[str, ...]]()
     for run in runs:
-        if run.job != name:
-            continue
         others = _survival(nodes[node] for node in run.nodes)
         weight = 0.3 if run.nodes in seen else 1.0
         seen.add(run.nodes)
@@ -76,8 +80,6 @@ def _node_factors(
     """What each run on a node says; of a job that fails there again and again, only the first counts in full."""
     found, seen = [], set[str]()
     for run in runs:
-        if name not in run.nodes:
-            continue
         others = _survival([jobs[run.job], *(nodes[node] for node in run.nodes if node != name)])
         weight = 0.1 if run.failed and run.job in seen else 1.0
         if run.failed:

@@ -145,7 +145,9 @@ _PREFIX = re.compile(
     r"^(?:\s*(?:\[(?:rank|default|RANK)?\s*\d+\]:|\[\d+,\d+\]<std(?:err|out)>:|.{0,40}\[\d+\]<std(?:err|out)>:|[\w.-]{1,60}\s+\|))+\s?"
 )
 """What launchers write before each line of a rank: torchrun, mpirun, Horovod, Docker Compose."""
-_INFORMS = re.compile(r"NCCL INFO|\[INFO\]| - INFO - |\b(?:User|Future|Deprecation|Runtime|Import|Pending\w+)Warning\b")
+_INFORMS = re.compile(
+    r"NCCL INFO|\[INFO\]| - INFO - |\b(?:User|Future|Deprecation|Runtime|Import|Pending\w{1,60})Warning\b"
+)
 """Lines of a run that goes well, too."""
 _XID = re.compile(r"NVRM: Xid \([^)]*\): (\d+)|\bXid:? (\d+)\b")
 

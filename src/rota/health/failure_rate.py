@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 from rota.health.checkpoint_interval import DAY_S, mean_time_to_failure, young
 
 ASSUMED_WRITE_S = 30.0
@@ -36,9 +40,21 @@ class FailureRate:
 
     def interval_s(self, nodes: int) -> float:
         """Young's interval for a job on so many nodes that has made no checkpoint yet."""
-        return max(young(ASSUMED_WRITE_S, self.mttf_s(nodes)), SHORTEST_S)
+        mttf_s = self.mttf_s(nodes)
+        return min(max(young(ASSUMED_WRITE_S, mttf_s), SHORTEST_S), mttf_s)
+
+    def encode(self) -> dict[str, float]:
+        """What was seen, as JSON values."""
+        return {"failures": self._failures, "node_days": self._node_days}
+
+    def restore(self, seen: Mapping[str, Any]) -> None:
+        """Take over what an earlier manager has seen."""
+        failures, node_days = int(seen["failures"]), float(seen["node_days"])
+        if failures < 0 or not 0 <= node_days < math.inf:
+            raise ValueError("what was seen of failures makes no sense")
+        self._failures, self._node_days = failures, node_days
 
     def variables(self, nodes: int) -> dict[str, str]:
         """The variables by which a job that saves its progress knows how often to do that."""
         every_s, mttf_s = self.interval_s(nodes), self.mttf_s(nodes)
-        return {"ROTA_CHECKPOINT_EVERY": f"{every_s:.0f}", "ROTA_MTTF": f"{mttf_s:.0f}"}
+        return {"ROTA_CHECKPOINT_EVERY": f"{max(every_s, 1.0):.0f}", "ROTA_MTTF": f"{max(mttf_s, 1.0):.0f}"}

@@ -11,13 +11,20 @@ from rota.core.model.job import NodeId
 class SpareNodes:
     """Which nodes are spares at present. A repaired node becomes a spare where one stands in for it."""
 
-    def __init__(self, nodes: Sequence[NodeId], spares: int, idle: Iterable[NodeId] | None = None) -> None:
-        """The last nodes are spares at first; `idle` are those that were, where that is known."""
+    def __init__(
+        self,
+        nodes: Sequence[NodeId],
+        spares: int,
+        idle: Iterable[NodeId] | None = None,
+        down: Iterable[NodeId] = (),
+    ) -> None:
+        """The last nodes are spares at first; `idle` are those that were, where that is known, and `down` is lost."""
         if spares >= len(nodes) and spares:
             raise RotaError(f"spares is {spares}; the cluster has {len(nodes)} nodes, keep some")
-        self._wanted = spares
-        self.idle = list(nodes[len(nodes) - spares :]) if idle is None else [each for each in idle if each in nodes]
-        self._is_down: set[NodeId] = set()
+        self.wanted = spares
+        self._is_down = {each for each in down if each in nodes}
+        chosen = nodes[len(nodes) - spares :] if idle is None else [each for each in idle if each in nodes]
+        self.idle = [each for each in chosen if each not in self._is_down]
 
     def lose(self, node_id: NodeId) -> NodeId | None:
         """Return the spare that takes jobs instead of a node that is lost; None if there is none."""
@@ -32,12 +39,12 @@ class SpareNodes:
     def repair(self, node_id: NodeId) -> bool:
         """Return whether a node that is back becomes a spare, for some are missing."""
         self._is_down.discard(node_id)
-        if len(self.idle) + len(self._is_down) < self._wanted and node_id not in self.idle:
+        if len(self.idle) + len(self._is_down) < self.wanted and node_id not in self.idle:
             self.idle.append(node_id)
             return True
         return False
 
-    @property
-    def are_wanted(self) -> bool:
-        """Whether there are to be spares at all."""
-        return self._wanted > 0
+    def use(self, node_id: NodeId) -> None:
+        """Note that a node, if it is a spare, takes jobs from now on."""
+        if node_id in self.idle:
+            self.idle.remove(node_id)

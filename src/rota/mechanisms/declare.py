@@ -167,7 +167,7 @@ class DeclaredPolicy:
         own, guard, every_s = self._common(options)
         policy = self._made(self.read(own), allocator, knowledge or Knowledge())
         if every_s is not None:
-            self._refuse_consolidation(has_guarantees=allocator.ledger is not None)
+            self._refuse_consolidation(has_guarantees=allocator.has_guarantees)
             policy = Consolidating(policy, every_s)
         return policy if guard.is_open else Guarded(policy, guard)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from rota.network.rank_order import task_order
 from rota.network.routing import Path, Router, mixed
 from rota.network.sharing import LinkUse, max_min
 from rota.network.topology import Floats, Ints
-from rota.network.traffic import JobTraffic, RankPlace, iteration_s, ranks_of, traffic_on
+from rota.network.traffic import JobTraffic, RankPlace, iteration_s, ranks_of, requested_ranks, traffic_on
 from rota.network.turns import settled
 
 SAME = 1e-9
@@ -42,13 +42,17 @@ class _Entry:
 class NetworkLoad:
     """The jobs that communicate, with their shares, kept up to date as jobs come and go."""
 
-    def __init__(self, model: NetworkModel, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self, model: NetworkModel, nodes: Sequence[Node], *, by_request: Callable[[Job], bool] | None = None
+    ) -> None:
+        """`by_request`: whether the speed of a job is relative to its requested size, and not to its present one."""
         model.topology.check_nodes((str(node.id) for node in nodes), model.source)
         self.model = model
         self.router = Router(model.topology, ecmp=model.ecmp, seed=model.seed)
         self._place = {name: index for index, name in enumerate(model.topology.nodes)}
         self._node = [self._place[str(node.id)] for node in nodes]
         self._devices = [node.devices for node in nodes]
+        self._by_request = by_request
         self._entries: dict[JobId, _Entry] = {}
         self._is_dirty = False
         self._references: dict[tuple[IterationDemand, int], float] = {}
@@ -72,7 +76,8 @@ class NetworkLoad:
             return
         links = np.fromiter(traffic.loads, dtype=np.int64, count=len(traffic.loads))
         loads = np.fromiter(traffic.loads.values(), dtype=np.float64, count=len(traffic.loads))
-        reference_s = self.reference_s(traffic.demand, traffic.devices)
+        ranks = requested_ranks(job) if self._is_by_request(job) else traffic.devices
+        reference_s = self.reference_s(traffic.demand, ranks)
         self._entries[job.id] = _Entry(traffic, reference_s, links, loads)
         self._is_dirty = True
 
@@ -84,14 +89,18 @@ class NetworkLoad:
     def traffic(self, job: Job, placement: Placement) -> JobTraffic | None:
         """Return the traffic of a job on a placement; None where it has none or it is not known."""
         ranks = self.ranks(job, placement)
-        if len(ranks) < 2:
+        if len(ranks) < 2 and not self._is_by_request(job):
             return None
         demand = demand_of(job, self.model.models, self.model.usual)
         if demand is None:
-            self._unknown[job.id] = None
+            if len(ranks) > 1:
+                self._unknown[job.id] = None
             return None
         key = mixed(*job.id.encode())
         return self.traffic_among(demand, self._ordered(job, placement, ranks, demand, key), key)
+
+    def _is_by_request(self, job: Job) -> bool:
+        return self._by_request is not None and len(job.roles) == 1 and self._by_request(job)
 
     def _ordered(
         self, job: Job, placement: Placement, ranks: Sequence[RankPlace], demand: IterationDemand, key: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rota.core.model.job import Job
+from rota.core.model.job import WHOLE, Job
 from rota.core.model.placement import Placement, device_indexes
 from rota.network.collectives import CollectiveKind, CollectivePhase, phases_of
 from rota.network.demand import IterationDemand
@@ -25,6 +25,12 @@ class RankPlace:
     node: int
     device: int | None = None
     serves: bool = False
+
+
+def requested_ranks(job: Job) -> int:
+    """Return the ranks of a job of one role at its requested size: one for each device, or each task without any."""
+    role = job.roles[0]
+    return role.count * max(role.device_milli // WHOLE, 1)
 
 
 def ranks_of(job: Job, placement: Placement) -> list[RankPlace]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import Job, Level, Locality
@@ -12,6 +12,7 @@ from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.perf.speed.network import Weighting, weighting
 from rota.placement.apart import apart_by, find_apart
+from rota.placement.link_neighbours import LinkNeighbours
 from rota.placement.links import find_by_links
 from rota.placement.network import find_near
 from rota.placement.patterns import Pattern
@@ -44,6 +45,8 @@ class Style:
     """A user's order of nodes, in place of the pattern."""
     network: str = ""
     """The network file of a style that goes by links."""
+    neighbours: LinkNeighbours | None = field(default=None, compare=False)
+    """The other jobs on these links, for a style that goes by how jobs fit beside each other."""
 
     def locality(self, job: Job) -> Locality:
         """The job's own locality, or the style's."""
@@ -95,7 +98,7 @@ class Style:
         if self.ranking is not None:
             return find_ranked(inventory, job, self.ranking, insist)
         if self.network:
-            return find_by_links(inventory, job, self.network, insist)
+            return find_by_links(inventory, job, self.network, insist, self.neighbours)
         if self.weighting is not None:
             return find_near(inventory, job, self.weighting, insist)
         return find(inventory, job, self._pattern(job), insist)
@@ -119,6 +122,7 @@ SUMMARIES = {
     "skew": "as few nodes as possible, required, for models with one dominant tensor; others as with any",
     "liquid": "each task where it adds least traffic over distance; h=levels, h=nodes or h=1/4/40 is how far",
     "links": "where the job's own exchange takes least time; links:FILE is the network file",
+    "cassini": "where the job fits best beside those that send on the same links; cassini:FILE is the network file",
 }
 
 _PATTERNS = {
@@ -131,17 +135,19 @@ _PATTERNS = {
     "skew": Pattern.FEWEST_NODES,
     "liquid": Pattern.FEWEST_NODES,
     "links": Pattern.FEWEST_NODES,
+    "cassini": Pattern.FEWEST_NODES,
 }
+_BY_LINKS = ("links", "cassini")
 
 
 def on_network(spec: str, network: str | None) -> str:
-    """A placement by name; `links` without a file goes by the network of the run."""
-    return f"links:{network}" if spec == "links" and network is not None else spec
+    """A placement by name; `links` and `cassini` without a file go by the network of the run."""
+    return f"{spec}:{network}" if spec in _BY_LINKS and network is not None else spec
 
 
 def style(spec: str) -> Style:
     """The style for `NAME`, `consolidate:relax_after=SECONDS`, `attempts:every=SECONDS`, `liquid:h=DISTANCES`,
-    `links:FILE`, a name that another package adds, or `FILE.py:FUNCTION`."""
+    `links:FILE`, `cassini:FILE`, a name that another package adds, or `FILE.py:FUNCTION`."""
     name, _, options = spec.partition(":")
     if name not in _PATTERNS:
         ranking = find_plugin(PLACEMENTS, spec)
@@ -151,10 +157,11 @@ def style(spec: str) -> Style:
         return Style(name=spec, pattern=Pattern.FIRST, ranking=ranking)
     if name == "skew" and not options:
         return Style(name=name, pattern=Pattern.FEWEST_NODES, locality_by_default=Locality(hard=True), by_skew=True)
-    if name == "links":
+    if name in _BY_LINKS:
         if not options:
-            raise RotaError("placement 'links' needs the network file; write links:FILE, or give the run a network")
-        return Style(name=spec, pattern=Pattern.FEWEST_NODES, network=options)
+            raise RotaError(f"placement {name!r} needs the network file; write {name}:FILE, or give the run a network")
+        neighbours = LinkNeighbours() if name == "cassini" else None
+        return Style(name=spec, pattern=Pattern.FEWEST_NODES, network=options, neighbours=neighbours)
     if name == "liquid":
         return Style(name=spec, pattern=Pattern.FEWEST_NODES, weighting=_distances(options))
     seconds = _seconds(name, options)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 SHORTEST_S = 1.0
 FILE = "failure-rate.json"
+KEPT = "checkpoint-time.json"
+"""What a job's next attempt knows of the time that its checkpoints take."""
 LOOK_S = 10.0
 """How often it is looked whether the manager has changed the interval."""
 _OLD_PART = 0.7
@@ -33,7 +35,9 @@ class SaveInterval:
         self._looked_at = -math.inf
         self._asked_at: float | None = None
         self.write_s: float | None = None
-        """How long checkpoints take, by those made so far."""
+        """How long checkpoints take, by those made so far, also in earlier attempts."""
+        self._kept = None if folder is None else Path(folder) / KEPT
+        self._recall()
 
     @property
     def interval_s(self) -> float | None:
@@ -77,6 +81,25 @@ class SaveInterval:
             known = self.write_s
             self.write_s = took_s if known is None else _OLD_PART * known + (1.0 - _OLD_PART) * took_s
             self._asked_at = None
+            self._keep()
+
+    def _recall(self) -> None:
+        try:
+            if self._kept is not None:
+                write_s = float(json.loads(self._kept.read_text(encoding="utf-8"))["write_s"])
+                self.write_s = write_s if 0 < write_s < math.inf else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+
+    def _keep(self) -> None:
+        if self._kept is None:
+            return
+        fresh = self._kept.with_name(f"{KEPT}.{os.getpid()}")
+        try:
+            fresh.write_text(json.dumps({"write_s": self.write_s}), encoding="utf-8")
+            fresh.replace(self._kept)
+        except OSError:  # the next attempt begins with the assumed time
+            return
 
 
 def _seconds(name: str) -> float | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 
-from rota.core.engine.protocols import Offer, Placer
+from rota.core.engine.protocols import Ledger, Offer, Placer
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, DeviceType, Job, Locality, Role
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import Pool
+from rota.tenancy.followed_claims import FollowedClaims
 
 
 class CountShortage:
@@ -42,11 +43,17 @@ class OpenAllocator:
         self._placer = placer
         self.shortage = CountShortage()
         self.reservation_shortage = self.shortage
+        self._ledger: Ledger | None = None if placer.neighbours is None else FollowedClaims(placer.neighbours)
 
     @property
-    def ledger(self) -> None:
-        """What is free is all that matters; no account beyond the engine's."""
-        return
+    def ledger(self) -> Ledger | None:
+        """None beyond the engine's, unless the placement depends on which jobs hold what."""
+        return self._ledger
+
+    @property
+    def has_guarantees(self) -> bool:
+        """No tenant has any."""
+        return False
 
     def refuse(self, job: Job) -> str | None:
         """Nothing; what does not fit now may fit when nodes join."""

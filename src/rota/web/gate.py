@@ -72,6 +72,10 @@ class Gate:
         session = cookies[name].value if name in cookies else ""
         return Visitor(self._service.access, self._sessions, session)
 
+    def token_digest(self, scope: Any) -> str | None:
+        """Return the digest of the token that the session of a request was opened with; None without a session."""
+        return self._visitor(scope).token_digest()
+
     def _with_name(self, scope: Any, send: Send) -> Send:
         """Give a browser that needs no login a session's name: its pages then belong to it alone."""
         name = secrets.token_urlsafe(32)

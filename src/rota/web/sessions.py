@@ -18,6 +18,8 @@ DEVICE_COOKIE = "rota_device"
 """The mark of a browser with which a local user has logged in."""
 LIFETIME_S = 12 * 3600.0
 MAX_SESSIONS = 10_000
+SESSIONS_PER_TOKEN = 100
+"""The oldest end first, so that no token's many logins end the sessions of others."""
 
 
 class Sessions:
@@ -30,6 +32,9 @@ class Sessions:
         """Open a session for the holder of a token; return the id for the browser's cookie."""
         now_s = clock.now_s()
         self._open = {name: entry for name, entry in self._open.items() if entry[1] > now_s}
+        own = [name for name, entry in self._open.items() if entry[0] == token_digest]
+        for oldest in own[: max(len(own) - SESSIONS_PER_TOKEN + 1, 0)]:
+            del self._open[oldest]
         while len(self._open) >= MAX_SESSIONS:
             del self._open[next(iter(self._open))]
         name = secrets.token_urlsafe(32)
@@ -59,10 +64,14 @@ class Visitor:
         """Return the visitor's principal; raises `Unknown` if a token is required and there is none."""
         if not self.access.required:
             return OWNER
-        token_digest = self.sessions.token(self.session)
+        token_digest = self.token_digest()
         if token_digest is None:
             raise Unknown("log in with a token")
         return self.access.holder(token_digest)
+
+    def token_digest(self) -> str | None:
+        """Return the digest of the token that the session was opened with; None if there is no such session."""
+        return self.sessions.token(self.session)
 
     def is_known(self) -> bool:
         """Whether the visitor is logged in, or needs no token."""

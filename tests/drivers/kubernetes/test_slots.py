@@ -7,7 +7,7 @@ import pytest
 from builders import cluster, node
 from drivers.kubernetes.objects import pod_object
 from rota.core.errors import RotaError
-from rota.core.model.job import JobId
+from rota.core.model.job import Elastic, JobId
 from rota.core.model.placement import Slot
 from rota.drivers.kubernetes.gangs.gang import Gang, key_of
 from rota.drivers.kubernetes.objects.binding_annotations import (
@@ -83,6 +83,33 @@ def test_role_of_which_nobody_is_left_is_gone() -> None:
 
 def test_whole_gang_has_no_gaps() -> None:
     assert not has_gaps(bound("head", "w-0", "w-1", "w-2", "w-3"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "most"),
+    [
+        pytest.param(None, 2, id="nobody-can-say"),
+        pytest.param(4, 4, id="the-others-are-to-come"),
+        pytest.param(1, 2, id="some-have-still-to-go"),
+    ],
+)
+def test_elastic_gang_keeps_its_bounds_while_evicted_pods_are_missing(wanted: int | None, most: int) -> None:
+    values = [pod_object(f"w-{n}", owner=("Job", "x"), annotations={"rota.dev/min-tasks": "1"}) for n in range(4)]
+    pods = [pod_of(value, USUAL) for value in values]
+    gang = Gang(key_of(pods[0]), owner=pods[0].owner, members={pod.uid: pod for pod in pods[:2]})
+    gang.job = job_of(gang, pods, USUAL, JobId("x-1"))
+    assign_slots(gang, (Slot(0, 0b11, tasks=2),), NODES.__getitem__)
+    for slot, pod in zip(gang.slots, pods[:2], strict=True):
+        pod.node, pod.phase = str(slot.task.node.id), PodPhase.RUNNING
+        pod.annotations = {**pod.annotations, **binding_note(gang, slot.task, pod)}
+    gang.wanted = wanted
+
+    found = recover_gang(gang, NODES, USUAL)
+
+    assert has_gaps(gang)
+    assert found is not None
+    assert found.job.elastic == Elastic(min_tasks=1, max_tasks=most)
+    assert found.placement == (Slot(0, 0b1), Slot(0, 0b10))
 
 
 @pytest.mark.parametrize("name", ["tasks", "min-tasks", "max-tasks"])

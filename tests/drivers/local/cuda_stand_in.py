@@ -112,7 +112,7 @@ _PYNVML = """
     def _processes(handle):
         found = {{}}
         for path in STATE.iterdir():
-            if path.name.isdigit() and handle == 0:
+            if path.name.isdigit() and handle == 0 and pathlib.Path("/proc", path.name).exists():
                 found[int(path.name)] = int(path.read_text() or 0)
         return found
     def nvmlDeviceGetMemoryInfo(handle):
@@ -128,9 +128,12 @@ TRAINING = """
     import os, pathlib, sys, time
 
     state, steps, gpu_bytes = pathlib.Path({state!r}), int(sys.argv[1]), int(sys.argv[2])
-    mine, log = state / str(os.getpid()), open(sys.argv[3], "a")
-    mine.write_text(str(gpu_bytes))
-    for step in range(steps):
+    mine, log = state / str(os.getpid()), open(sys.argv[3], "a+")
+    log.seek(0)
+    begun = len(log.read().split()) if len(sys.argv) > 4 else 0
+    if not (state / (mine.name + ".host")).exists():
+        mine.write_text(str(gpu_bytes))
+    for step in range(begun, steps):
         while (state / (mine.name + ".locked")).exists():
             time.sleep(0.005)
         assert not (state / (mine.name + ".host")).exists(), "a step without its memory"
@@ -164,9 +167,9 @@ class CudaStandIn:
         self.script = folder / "training.py"
         self.script.write_text(textwrap.dedent(TRAINING.format(state=str(self.state))))
 
-    def training(self, log: Path, *, steps: int = 100, gpu_bytes: int = 1 << 30) -> str:
-        """The command of a training that writes a line for each step."""
-        return f"exec {sys.executable} -S {self.script} {steps} {gpu_bytes} {log}"
+    def training(self, log: Path, *, steps: int = 100, gpu_bytes: int = 1 << 30, continues: bool = False) -> str:
+        """The command of a training that writes a line for each step; `continues`: after those that it finds there."""
+        return f"exec {sys.executable} -S {self.script} {steps} {gpu_bytes} {log}{' on' if continues else ''}"
 
     def refuse(self, *steps: str) -> None:
         """Let the driver refuse these steps from now on."""
@@ -183,8 +186,9 @@ class CudaStandIn:
         return [(int(one), int(other)) for one, other in lines if int(one) < int(other)]
 
     def on_gpu(self) -> list[int]:
-        """The processes that hold GPU memory."""
-        return sorted(int(path.name) for path in self.state.iterdir() if path.name.isdigit())
+        """The processes that hold GPU memory; one that was killed has left its file, and holds none."""
+        found = [path.name for path in self.state.iterdir() if path.name.isdigit()]
+        return sorted(int(name) for name in found if Path("/proc", name).exists())
 
     def on_host(self) -> list[int]:
         """The processes whose GPU memory is on the host."""

@@ -35,7 +35,7 @@ from rota.core.messages.events import (
 from rota.core.model.job import Checkpoint, JobId
 from rota.core.state.phases import Phase
 from rota.drivers.local.attempt_controller import AttemptController
-from rota.drivers.local.gpu.abilities import GpuAbilities
+from rota.drivers.local.gpu.abilities import DiskWriter, GpuAbilities
 from rota.drivers.local.gpu.host_memory import HostMemory
 from rota.drivers.local.gpu.suspension import SuspendingAttempts
 from rota.drivers.local.launch_order import LaunchOrder
@@ -52,13 +52,19 @@ class Machine:
     """A manager's attempts on one node, what they answered, and the jobs as an engine would have them."""
 
     def __init__(
-        self, home: Path, cuda: CudaStandIn, *, host_bytes: int = 64 * GIB, several: str | None = None
+        self,
+        home: Path,
+        cuda: CudaStandIn,
+        *,
+        host_bytes: int = 64 * GIB,
+        several: str | None = None,
+        writer: DiskWriter | None = None,
     ) -> None:
         home.mkdir(exist_ok=True)
         self.home, self.cuda, self.is_closed = home, cuda, False
         self.answers: list[tuple[Event, ExitDetail]] = []
         self.jobs: dict[JobId, Any] = {}
-        abilities = GpuAbilities(library=str(cuda.library), uuids=UUIDS, several=several)
+        abilities = GpuAbilities(library=str(cuda.library), uuids=UUIDS, several=several, writer=writer)
         settings = Settings(home=home, nvml=str(cuda.folder), gpu=abilities)
         nodes = [node("n1", devices=2)]
         state: Any = SimpleNamespace(jobs=self.jobs)
@@ -313,6 +319,31 @@ def test_several_processes_are_suspended_together_or_refused_by_name(tmp_path: P
 
     if several is None:
         assert steps(tmp_path / "a") == steps(tmp_path / "b") == list(range(300))
+
+
+def test_after_a_restart_suspended_jobs_still_make_room(tmp_path: Path) -> None:
+    async def run(machine: Machine) -> None:
+        command = machine.cuda.training(tmp_path / "a", steps=2000, gpu_bytes=6 * GIB)
+        machine.attempts.start(machine.order(command))
+        await until(machine.can_resume)
+        machine.attempts.suspend(JOB)
+        await until(lambda: machine.events(Suspended))
+        machine.close()
+        second = Machine(machine.home, machine.cuda)
+        second.jobs |= machine.jobs
+        second.attempts.find(second.order(command))
+        second.attempts.settle()
+        assert len(machine.cuda.on_gpu()) == 1
+        large = machine.cuda.training(tmp_path / "b", steps=20, gpu_bytes=12 * GIB)
+        second.attempts.start(second.order(large, "2", gpu_bytes=12 * GIB))
+        await until(lambda: second.events(Started))
+        assert len(machine.cuda.on_host()) == 1, "it has left before the other came"
+        second.attempts.stop(JOB, Cause.CANCELLED)
+        await until(lambda: not any(second.inner.attempt(JobId(name)) for name in "12"))
+        second.close()
+        machine.jobs.clear()
+
+    course(tmp_path, run)
 
 
 def test_suspended_jobs_stay_in_gpu_memory_as_long_as_there_is_room(tmp_path: Path) -> None:

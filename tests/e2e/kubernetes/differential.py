@@ -34,6 +34,8 @@ AT_ONCE = 40
 """Cases in the cluster at a time."""
 DECIDED_S = float(os.environ.get("ROTA_DECIDED_S", "30"))
 """How long Rota may take for all pods of a batch, and kube-scheduler for its copies."""
+SETTLED_S = 15.0
+"""How long a pod has to wait, with a reason, until it counts as waiting."""
 PIN = "pin"
 CONTROLLERS = "persistentvolume-binder,resourceclaim-controller"
 MADE_FIRST = (
@@ -168,16 +170,16 @@ class Differential:
     def _decided(self, cases: dict[int, CopyOf]) -> dict[int, list[str]]:
         """The nodes that Rota gave the pods of each case; none if it says why they wait."""
         found: dict[int, list[str]] = {}
-        until_s = time.monotonic() + DECIDED_S
+        begun_s = time.monotonic()
         while len(found) < len(cases):
             for seed in [seed for seed in cases if seed not in found]:
                 pods = self._pods(cases[seed])
                 names = [pod["spec"].get("nodeName") for pod in pods]
                 if all(names):
                     found[seed] = names
-                elif not any(names) and time.monotonic() > until_s - DECIDED_S / 2 and all(map(_says_why, pods)):
+                elif not any(names) and time.monotonic() > begun_s + SETTLED_S and all(map(_says_why, pods)):
                     found[seed] = []
-            if time.monotonic() > until_s:
+            if time.monotonic() > begun_s + DECIDED_S:
                 undecided = [seed for seed in cases if seed not in found]
                 said = self._rota.log.read_text()[-3000:]
                 raise AssertionError(f"Rota decided nothing about {undecided}: {said}")

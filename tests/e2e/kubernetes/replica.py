@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from e2e.kubernetes.bed import Bed, Kube
+from e2e.kubernetes.bed import READY_S, Bed, Kube
 from managers import ROTA, eventually
 
 Json = dict[str, Any]
@@ -71,7 +71,7 @@ class Replica:
                 self.url = said.split("answers at ")[1].split(";")[0]
             return "rota schedules" in said
 
-        eventually(ready, within_s=60)
+        eventually(ready, within_s=READY_S)
         return self
 
     def kill(self) -> None:

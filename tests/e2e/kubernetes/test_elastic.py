@@ -9,7 +9,7 @@ import pytest
 
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow
-from e2e.kubernetes.replica import Replica, View, job, rota
+from e2e.kubernetes.replica import Replica, View, gang, job, rota
 from managers import eventually
 from rota.sdk.client import Client
 
@@ -62,6 +62,35 @@ def test_gang_grows_into_what_is_free_and_shrinks_for_others(
     ranks = [each["metadata"]["annotations"]["rota.dev/seat"] for each in holders(seen, "one").values()]
     assert sorted(ranks) == [str(number) for number in range(8)]
     assert seen.promised_twice() == []
+
+
+def test_gang_that_can_not_grow_runs_on_and_grows_when_its_pods_are_made_again(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    """No controller replaces evicted pods here; those of current releases take up to ten minutes."""
+    kubelets(bed, nodes=2, gpus=4)
+    replica = launch(bed, {"policy": "afs-p", "gang_timeout": "2s"})
+    notes = {"rota.dev/min-tasks": "1"}
+    one = gang("one", 8, 1, notes=notes)
+    for value in one:
+        bed.admin.make(value)
+    eventually(lambda: len(holders(view, "one")) == 8)
+    for value in gang("two", 8, 1, notes=notes):
+        bed.admin.make(value)
+    eventually(lambda: shown(replica) == {"one": ("running", 4.0), "two": ("running", 4.0)})
+    kept = set(holders(view, "one"))
+
+    assert rota(bed, "cancel", "two").returncode == 0
+    eventually(lambda: "fewer pods than slots" in replica.log.read_text())
+    eventually(lambda: replica.log.read_text().count("rota schedules") == 2)
+    assert set(holders(view, "one")) == kept
+    for value in one:
+        if value["metadata"]["name"] not in view.pods():
+            bed.admin.make(value)
+
+    eventually(lambda: len(holders(view, "one")) == 8)
+    assert kept < set(holders(view, "one"))
+    assert view.promised_twice() == []
 
 
 def test_spare_pods_say_so_and_go_when_the_job_has_succeeded(

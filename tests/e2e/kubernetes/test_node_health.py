@@ -84,7 +84,12 @@ def test_node_on_which_jobs_of_several_tenants_fail_is_marked_and_cleared_by_han
     eventually(lambda: view.node_of("bold") == first)
     assert view.node_of("strict") is None
 
+    replica.kill()
+    replica.start()
+    eventually(lambda: "failed here" in nodes_of(replica)[0]["health_why"])  # what the one before has marked
+    replica.kill()
     bed.admin.ask("PATCH", f"/api/v1/nodes/{first}", {"spec": {"taints": None}}, MERGE)
+    replica.start()  # it finds the condition without the taint
     eventually(lambda: view.node_of("strict") == first)
     eventually(
         lambda: (

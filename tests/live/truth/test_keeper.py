@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,9 +35,11 @@ class FixedSource:
     def __init__(self, control: Control) -> None:
         self._control = control
         self.asked = 0
+        self.takes_s = 0.0
 
     async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = "") -> Forecast:
         self.asked += 1
+        await asyncio.sleep(self.takes_s)
         now_s = self._control.state.now_s
         return Forecast(
             made_s=now_s,
@@ -46,9 +47,6 @@ class FixedSource:
             end=TimeRange(low_s=now_s + 190.0, median_s=now_s + 200.0, high_s=now_s + 210.0),
             basis=Basis(declared=1),
         )
-
-    async def ask_many(self, job_ids: Sequence[JobId]) -> dict[JobId, Forecast]:
-        return {job_id: await self.ask(job_id) for job_id in job_ids}
 
     async def close(self) -> None:
         pass
@@ -99,6 +97,21 @@ class Scene:
 @pytest.fixture
 def records(tmp_path: Path) -> Records:
     return Records(open_database(tmp_path / "rota.db"))
+
+
+def test_forecasts_at_submission_end_when_they_take_too_long(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.live.truth.keeper.LONGEST_S", 0.05)
+
+    async def scene() -> None:
+        made = Scene(records)
+        await made.submit(6)
+        made.source.takes_s = 0.06
+        await made.keeper._forecast_pending()
+        assert made.source.asked == 1
+        await made.keeper._forecast_pending()
+        assert made.source.asked == 1, "the others are left out, not put off"
+
+    asyncio.run(scene())
 
 
 def test_submitted_jobs_are_forecast_kept_and_scored(records: Records) -> None:

@@ -50,18 +50,18 @@ class LoginLimiter:
 
     def refuse_failed(self, source: str) -> None:
         """Raise `TooManyLogins` for a login that has failed, if many from its address have."""
-        self._refuse((_network(source), ""), MAX_BY_SOURCE)
+        self._refuse((network_of(source), ""), MAX_BY_SOURCE)
 
     def pause_s(self, source: str) -> float:
         """Return how long a login from an address waits: not at all, unless many from it have failed."""
-        count, until_s = self._failures.get((_network(source), ""), (0, 0.0))
+        count, until_s = self._failures.get((network_of(source), ""), (0, 0.0))
         return PAUSE_S if count >= MAX_BY_SOURCE and until_s > self._clock() else 0.0
 
     def failed(self, source: str, name: str = "", device: str = "") -> None:
         """Count a failed login; without a name, by address only."""
         now_s = self._clock()
         keys = [key for key, _ in _keys(source, name, device)] if name else []
-        for key in keys if device else [*keys, (_network(source), "")]:
+        for key in keys if device else [*keys, (network_of(source), "")]:
             count, until_s = self._failures.pop(key, (0, 0.0))
             self._failures[key] = (count + 1, until_s) if until_s > now_s else (1, now_s + WINDOW_S)
         while len(self._failures) > MAX_KEPT:
@@ -106,10 +106,10 @@ class DeviceMarks:
 def _keys(source: str, name: str, device: str) -> tuple[tuple[Key, int], ...]:
     if device:
         return (((f"device {device}", name), MAX_BY_BOTH),)
-    return ((_network(source), name), MAX_BY_BOTH), (("", name), MAX_BY_NAME)
+    return ((network_of(source), name), MAX_BY_BOTH), (("", name), MAX_BY_NAME)
 
 
-def _network(source: str) -> str:
+def network_of(source: str) -> str:
     """Return an IPv4 address, or the /64 network of an IPv6 address: one host has all addresses of its network."""
     try:
         address = ipaddress.ip_address(source)

@@ -1,21 +1,23 @@
 """Requests of each caller: a rate, and a few at a time, so that one caller's many requests do not delay another's one.
 
-A caller is known by its token, its session or, with neither, its address; whether they are valid is decided later. The
-owner of a manager that asks for no token is not limited.
+A caller is known by its token, by that of its session or, with neither, by its address. Tokens that are not valid are
+as none: guesses share the rate of their address. The owner of a manager that asks for no token is not limited.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
-import re
 import time
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.responses import JSONResponse
 
+from rota.api.access import digest_of
 from rota.api.guard.bearer import token_of
+from rota.api.identity.attempts import network_of
 from rota.api.limits.asgi import Asgi, Message, Receive, Send
 from rota.files.up_file import LimitsPart
 from rota.live.intake.quotas import Bucket
@@ -23,11 +25,14 @@ from rota.live.intake.quotas import Bucket
 MOST_CALLERS = 10_000
 BYTES_PER_REQUEST = 16 << 10
 UNKNOWN_COST = 64
+GUESSES = "guesses"
+GUESSES_PART = 0.1
+"""The part of a caller's rate that all guesses of tokens from one address have together."""
 MESSAGES_PER_SECOND, MESSAGES_BURST = 20.0, 200
 """Messages of all pages of a user: keys, clicks and acknowledgements. A burst holds the largest message."""
 _PROBES = frozenset({"/healthz", "/readyz"})
-_FOLLOWS = re.compile(rb"(^|&)follow=(true|1|yes|on)(&|$)", re.IGNORECASE)
-_SESSION = re.compile(rb"(?:^|;\s*)rota_session=([^;]+)")
+_DOES_NOT_FOLLOW = frozenset({"", "0", "f", "false", "n", "no", "off"})
+"""Words for false; whatever else `follow` may be counts as a stream."""
 
 
 class CallerState:
@@ -35,8 +40,9 @@ class CallerState:
 
     __slots__ = ("bucket", "messages", "slots", "streams", "waiting")
 
-    def __init__(self, limits: LimitsPart) -> None:
-        self.bucket = Bucket(limits.requests_per_second, limits.requests_burst, time.monotonic())
+    def __init__(self, limits: LimitsPart, part: float = 1.0) -> None:
+        burst = max(part * limits.requests_burst, 1.0)
+        self.bucket = Bucket(part * limits.requests_per_second, burst, time.monotonic())
         self.messages = Bucket(MESSAGES_PER_SECOND, MESSAGES_BURST, time.monotonic())
         self.slots = asyncio.Semaphore(limits.requests_at_once)
         self.streams = 0
@@ -51,10 +57,20 @@ class CallerState:
 class FairRequests:
     """LimitsPart the requests of each caller."""
 
-    def __init__(self, app: Asgi, limits: LimitsPart, *, token_required: bool) -> None:
+    def __init__(
+        self,
+        app: Asgi,
+        limits: LimitsPart,
+        *,
+        token_required: bool,
+        is_valid: Callable[[str], bool],
+        of_session: Callable[[Any], str | None],
+    ) -> None:
         self._app = app
         self._limits = limits
         self._token_required = token_required
+        self._is_valid = is_valid
+        self._of_session = of_session
         self._callers: dict[str, CallerState] = {}
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -99,7 +115,8 @@ class FairRequests:
             caller.streams -= 1
 
     def _caller(self, key: str) -> CallerState:
-        found = self._callers.pop(key, None) or CallerState(self._limits)
+        part = GUESSES_PART if key.startswith(GUESSES) else 1.0
+        found = self._callers.pop(key, None) or CallerState(self._limits, part)
         self._callers[key] = found  # the latest is the last
         if len(self._callers) > MOST_CALLERS:
             for oldest in [name for name, state in list(self._callers.items())[:100] if state.is_idle]:
@@ -109,14 +126,14 @@ class FairRequests:
 
     def _key(self, scope: Any) -> str | None:
         """Return what the caller is known by; None for the owner of a manager without tokens."""
+        source = network_of(str((scope.get("client") or ("",))[0]))
         if token := token_of(scope):
-            return f"token {hashlib.sha256(token.encode()).hexdigest()}"
+            digest = digest_of(token)
+            return f"token {digest}" if self._is_valid(digest) else f"{GUESSES} {source}"
         if not self._token_required:
             return None
-        cookie = next((value for name, value in scope["headers"] if name == b"cookie"), b"")
-        if (session := _SESSION.search(cookie)) is not None:
-            return f"session {hashlib.sha256(session[1]).hexdigest()}"
-        return f"address {(scope.get('client') or ('',))[0]}"
+        session = self._of_session(scope)
+        return f"address {source}" if session is None else f"pages {session}"
 
 
 def _throttled(caller: CallerState, receive: Receive) -> Receive:
@@ -145,7 +162,10 @@ def _cost(scope: Any) -> float:
 def _is_stream(scope: Any) -> bool:
     if scope["type"] == "websocket" or scope["path"] == "/api/v1/events":
         return True
-    return bool(scope["path"].endswith("/logs") and _FOLLOWS.search(scope["query_string"]))
+    if not scope["path"].endswith("/logs"):
+        return False
+    asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    return any(name == "follow" and value.lower() not in _DOES_NOT_FOLLOW for name, value in asked)
 
 
 async def _refuse(scope: Any, receive: Receive, send: Send, what: str, wait_s: float) -> None:

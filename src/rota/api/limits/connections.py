@@ -223,7 +223,9 @@ class BoundedHttp(HttpToolsProtocol):
         self._unfinished_bytes = self._unfinished_bytes + len(data) if self._in_head else 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count the bytes of the headers."""
+        """Count the bytes of the headers. Those after a body are dropped: they would join the others unseen."""
+        if not self._in_head:
+            return
         self._head_bytes += len(name) + len(value)
         super().on_header(name, value)
 

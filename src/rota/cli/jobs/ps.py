@@ -69,7 +69,15 @@ def ps(
         only["collapse"] = "true" if output in (OutputFormat.TABLE, OutputFormat.WIDE) else None
     elif array is not None:
         raise RotaError("--array: a Kubernetes cluster has no arrays of Rota's; list by --name")
-    emit([row(job) for job in client.jobs(all=every, limit=limit, **only)], COLUMNS, output)
+    rows = [row(job) for job in client.jobs(all=every, limit=limit, **only)]
+    emit(rows, COLUMNS, output, nothing=_nothing(every, any((tenant, state, name, array))))
+
+
+def _nothing(every: bool, filtered: bool) -> str:
+    if filtered:
+        return "no job matches"
+    ended = "" if every else "; `rota ps --all` lists ended jobs too"
+    return f"no jobs{ended}; submit one with `rota submit --gpus 1 -- python train.py`"
 
 
 def row(job: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import typer
 from rota.cli.completion import job_ids
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
-from rota.cli.terminal import echo, neutral
+from rota.cli.terminal import echo
+from rota.core.neutral_text import neutral
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.manager.gpus import GPU_COLUMNS
 from rota.cli.manager.nodes import NODE_COLUMNS
 from rota.cli.render import Column, OutputFormat, emit, table
-from rota.cli.terminal import echo, neutral
+from rota.cli.terminal import echo
+from rota.core.neutral_text import neutral
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -42,7 +42,7 @@ def audit(
         return
     from rota.sdk.client import Client
 
-    emit(list(Client(server).audit(limit, who=who, what=what)), COLUMNS, output)
+    emit(list(Client(server).audit(limit, who=who, what=what)), COLUMNS, output, nothing="no entry matches")
 
 
 @app.command("verify")

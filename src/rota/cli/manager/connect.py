@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli.extras import need
-from rota.cli.terminal import NeutralOutput, echo, neutral
+from rota.cli.terminal import NeutralOutput, echo
 from rota.core.errors import Unavailable
+from rota.core.neutral_text import neutral
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:

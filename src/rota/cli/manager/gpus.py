@@ -67,4 +67,9 @@ def gpus(
     if not isinstance(client, Client):
         raise RotaError("rota gpus needs a manager of a machine; on Kubernetes, use dcgm-exporter")
     rows: list[dict[str, Any]] = client.gpu_users(days) if users else client.gpus()
-    emit(rows, _USER_COLUMNS if users else GPU_COLUMNS, output)
+    emit(
+        rows,
+        _USER_COLUMNS if users else GPU_COLUMNS,
+        output,
+        nothing="nothing is known of real GPUs; `rota doctor` says what is missing",
+    )

@@ -10,8 +10,9 @@ import typer
 
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
-from rota.cli.terminal import echo, neutral
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
+from rota.core.neutral_text import neutral
 
 if TYPE_CHECKING:
     from rota.sdk.client import Client

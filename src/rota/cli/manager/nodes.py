@@ -22,6 +22,7 @@ NODE_COLUMNS = (
     Column(key="limits"),
     Column(key="health", if_known=True),
     Column(key="health_why", title="why", wide=True),
+    Column(key="broken_checks", title="broken checks", if_known=True),
 )
 
 

@@ -55,7 +55,12 @@ def list_tokens(server: ServerOption = None, output: OutputOption = OutputFormat
     """
     from rota.sdk.client import Client
 
-    emit(Client(server).get("/tokens"), COLUMNS, output)
+    emit(
+        Client(server).get("/tokens"),
+        COLUMNS,
+        output,
+        nothing="no tokens; create one with `rota token create NAME --tenant TENANT`",
+    )
 
 
 @app.command("revoke")

@@ -250,7 +250,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     from rota.web.gate import Gate
 
     home = (settings.data or data_folder()).absolute()
-    cluster = _cluster(settings.emulate, settings.gpu.nvml)
+    cluster = _cluster(settings.emulate, settings)
     network = _network(settings)
     guide = _guide(network, cluster)
     return Options(
@@ -316,6 +316,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
     from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import LOG_FILES, Settings
     from rota.health.causes import read_causes
+    from rota.health.failure_rate import FailureRate
 
     devices = sum(node.devices for node in cluster.nodes)
     defaults = default_limits(settings.default_cpus, settings.default_memory, devices)
@@ -331,6 +332,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
         max_processes=settings.max_processes,
         defaults=defaults,
         causes=read_causes(settings.health.causes),
+        failure_rate=FailureRate(prior=settings.health.failure_rate),
         limits=_limits(home, Cgroup(settings.cgroups), defaults.tasks_bytes),
     )
 
@@ -347,11 +349,11 @@ def _limits(home: Path, wanted: Cgroup, tasks_bytes: int) -> Cgroups | NoCgroups
     return found if isinstance(found, NoCgroups) else replace(found, tasks_bytes=tasks_bytes)
 
 
-def _cluster(emulate: str | None, nvml: Path | None = None) -> Cluster:
+def _cluster(emulate: str | None, settings: UpFile | None = None) -> Cluster:
     if emulate is None:
-        from rota.drivers.local.machine import this_machine
+        from rota.cli.manager.up_gpu import machine_cluster
 
-        return this_machine(None if nvml is None else str(nvml))
+        return machine_cluster(settings)
     from rota.files.cluster import read_cluster
 
     return read_cluster(emulate)

@@ -126,7 +126,12 @@ def list_users(file: FileOption = None, data: DataOption = None, output: OutputO
     from rota.store.user_file import read_users
 
     found = sorted(read_users(_path(file, data)).values(), key=lambda user: user.name)
-    emit([{"name": user.name, "role": user.role, "tenants": list(user.tenants)} for user in found], COLUMNS, output)
+    emit(
+        [{"name": user.name, "role": user.role, "tenants": list(user.tenants)} for user in found],
+        COLUMNS,
+        output,
+        nothing="no local users; add one with `rota users add NAME --tenant TENANT`",
+    )
 
 
 def _path(file: Path | None, data: Path | None) -> Path:

@@ -67,7 +67,7 @@ class SimOptions:
         str | None,
         _option(
             "any, consolidate[:relax_after=S], spread, best-fit, even, attempts[:every=S], skew, liquid[:h=H], "
-            "links:FILE; "
+            "links:FILE, cassini:FILE; "
             "FILE.py:FUNCTION; default: the policy's."
         ),
     ] = None

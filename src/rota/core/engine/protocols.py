@@ -98,14 +98,18 @@ class Offer:
     victims: tuple[LiveJob, ...]
 
 
-class Ledger(Protocol):
-    """An allocator's own accounts. They follow every claim, in drafts too."""
+class ClaimFollower(Protocol):
+    """Follows every claim on devices, in drafts too."""
 
     def adopt(self, state: State) -> None:
-        """Rebuild the accounts from a state that they did not follow from the start."""
+        """Take in the claims of a state that it did not follow from the start."""
 
     def moved(self, live: LiveJob, before: Placement | None, after: Placement | None, *, undo: bool) -> None:
         """A job's claim changed; `undo`: because a draft undoes what it tried."""
+
+
+class Ledger(ClaimFollower, Protocol):
+    """An allocator's own accounts."""
 
     def node_turned(self, index: int, inventory: Inventory) -> None:
         """A node became usable or unusable; it may be new."""
@@ -150,6 +154,10 @@ class Allocator(Protocol):
     def ledger(self) -> Ledger | None:
         """Its own accounts, if it keeps any."""
 
+    @property
+    def has_guarantees(self) -> bool:
+        """Whether tenants have devices guaranteed, so that not every job may use or free every device."""
+
     def quota_scope(self, live: LiveJob) -> Hashable:
         """A key that is equal for jobs that contend for the same guarantee: those of one private cluster."""
 
@@ -182,6 +190,10 @@ class Allocator(Protocol):
 
 class Placer(Protocol):
     """Which of the free devices to take: ranks the choices within what tenancy allows."""
+
+    @property
+    def neighbours(self) -> ClaimFollower | None:
+        """What knows which jobs hold which devices, for a placement that depends on that."""
 
     def ladder(self, job: Job) -> tuple[tuple[float, Locality], ...]:
         """The localities that the job requires, each until it has waited so many seconds; then none."""

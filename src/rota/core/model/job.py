@@ -76,8 +76,15 @@ class Role:
     """What the labels of a node must match."""
     tolerates: tuple[Toleration, ...] = ()
     """Taints of a node that do not keep its tasks away."""
+    is_fraction: bool = field(init=False, repr=False, compare=False)
+    """Whether a task holds only a fraction of a device."""
+    needs_host: bool = field(init=False, repr=False, compare=False)
+    """Whether a task needs more of its node than devices."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "is_fraction", 0 < self.device_milli < WHOLE)
+        needs_host = bool(self.cpu_milli or self.memory_bytes or self.network_bps or self.disk_bps)
+        object.__setattr__(self, "needs_host", needs_host)
         if not self.name:
             raise RotaError("a role needs a name")
         if self.count < 1:
@@ -97,16 +104,6 @@ class Role:
         ):
             if amount < 0:
                 raise RotaError(f"role {self.name!r}: {what} is {amount}; it must not be negative")
-
-    @property
-    def is_fraction(self) -> bool:
-        """Whether a task holds only a fraction of a device."""
-        return 0 < self.device_milli < WHOLE
-
-    @property
-    def needs_host(self) -> bool:
-        """Whether a task needs more of its node than devices."""
-        return bool(self.cpu_milli or self.memory_bytes or self.network_bps or self.disk_bps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

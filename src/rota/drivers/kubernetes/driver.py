@@ -248,6 +248,9 @@ class KubernetesDriver:
                 if gang.job is not None:
                     self.gang_index.by_job[name] = gang
         self._context.sink = sink
+        growing = next((each.gang for each in known.found if each.job.elastic is not None), None)
+        if growing is not None:  # sizes are planned after an event only, and by its memory the policy is done
+            self._context.report.events.append(self.occupancy.restated(min(growing.nodes)))
         self.gang_index.touch_all()
         self._work.do(self._tick(), writes=False)
         self._work.do(self._claims_check.run(), writes=False)
@@ -372,6 +375,7 @@ class KubernetesDriver:
         while True:
             await asyncio.sleep(TICK_S)
             self._controller.tick(clock.now_s())
+            self.node_cache.release(clock.now_s())
             self._flush()
 
 

@@ -87,6 +87,8 @@ class Attempt:
         """Whether a suspension or resumption is still to be answered."""
         self.swap: Json | None = None
         """What its tasks are told about their GPU memory with the order to suspend or resume."""
+        self.restore: Json | None = None
+        """What its supervisor is told if its processes are on disk."""
         self.saves = False
         """Whether it was reported that it only saves its result."""
         self.successor: LaunchOrder | None = None
@@ -122,7 +124,7 @@ class Attempt:
     @property
     def has_turned(self) -> bool:
         """Whether every task has been suspended, or resumed, as ordered."""
-        return all(
+        return self.all_running and all(
             task.phase is TaskPhase.ENDED or (task.rests is self.rests and task.has_obeyed) for task in self.tasks
         )
 

@@ -84,10 +84,13 @@ class AttemptController:
 
     # -- orders ----------------------------------------------------------------------------------
 
-    def start(self, order: LaunchOrder) -> None:
-        """Start the tasks of a job. A repeated call starts none of them twice."""
+    def start(self, order: LaunchOrder, restore: Json | None = None) -> None:
+        """Start the tasks of a job, or `restore` its only one from disk. A repeated call starts none of them twice."""
         attempt = self._attempt(order)
         port = 0
+        if restore is not None:  # answered as one that is resumed
+            attempt.restore, attempt.work_s = restore, work_at_start(self._settings.home, order)
+            attempt.announced = attempt.turned = True
         try:
             prepare_attempt(attempt, order, self._settings)
             port = rendezvous_port(self._settings.home, order)
@@ -171,6 +174,7 @@ class AttemptController:
         for task in attempt.tasks:
             task.find()
             self._watch(attempt, task)
+        attempt.rests = all(task.is_to_rest for task in attempt.tasks)
         return attempt
 
     def stop(self, job_id: JobId, cause: Cause, *, force: bool = False) -> None:
@@ -235,7 +239,8 @@ class AttemptController:
     def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> None:
         try:
             open_to_its_user(attempt, task)
-            task.spawn(task_order(attempt, task, port, self._settings), self._prefork)
+            order = task_order(attempt, task, port, self._settings)
+            task.spawn(order if attempt.restore is None else {**order, "restore": attempt.restore}, self._prefork)
         except OSError as error:
             attempt.given_up = f"task {task.slot.rank} could not be started: {error.strerror}"
             self._loop.call_soon(self._spawn_failed, attempt, task)

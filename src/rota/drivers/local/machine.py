@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, NodeId
 from rota.drivers.local.confinement.device_rules import DeviceNumber, number_of
 from rota.drivers.local.gpu.mig import NamedDevice, find_devices, nodes_of
+from rota.drivers.local.gpu.mig_layouts import PROGRAM as SMI
+from rota.drivers.local.gpu.mig_layouts import MigLayouts, MigPool
 from rota.drivers.local.gpu.topology import GpuTopology, find_topology
 from rota.drivers.local.task_runner.nvml import find_nvml, load_pynvml
 
@@ -22,8 +25,11 @@ MOST_GRACE_S = 3600.0
 """How long a job may take to save when it is stopped for others."""
 
 
-def this_machine(nvml: str | None = None) -> Cluster:
-    """Return this machine as one node; `nvml` is where `pynvml` lies, if not where Rota's own packages are."""
+def this_machine(nvml: str | None = None, pool: MigPool | None = None) -> Cluster:
+    """Return this machine as one node, and more where GPUs are partitioned or may be (`pool`).
+
+    `nvml` is where `pynvml` lies, if not where Rota's own packages are.
+    """
     device_type, devices, device_memory = _gpus(nvml)
     attached = topology(nvml)
     pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
@@ -37,7 +43,20 @@ def this_machine(nvml: str | None = None) -> Cluster:
         sockets=attached.sockets if sum(attached.sockets) == devices else (),
         labels=attached.labels,
     )
+    if pool is not None:
+        return Cluster(nodes=mig_layouts(node, pool, nvml).nodes)
     return Cluster(nodes=nodes_of(found, node)[0] if (found := named_devices(nvml)) else (node,))
+
+
+def mig_layouts(host: Node, pool: MigPool, nvml: str | None = None) -> MigLayouts:
+    """Return the GPUs of this machine that may be repartitioned; raise a `RotaError` that says why if they can't be."""
+    if find_nvml(None, nvml) is None:
+        raise RotaError("gpu.mig: there is no NVIDIA GPU here; leave it out")
+    if shutil.which(SMI) is None:
+        raise RotaError(
+            f"gpu.mig: {SMI} is not installed, by which GPUs are repartitioned; install it, or leave it out"
+        )
+    return MigLayouts(load_pynvml(nvml), host, pool)
 
 
 def named_devices(nvml: str | None = None) -> list[NamedDevice]:

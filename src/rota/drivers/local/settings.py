@@ -15,6 +15,7 @@ from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.drivers.local.confinement.device_rules import DeviceNumber, refused
 from rota.drivers.local.gpu.abilities import GpuAbilities
 from rota.drivers.local.gpu.mig import DevicesByNode, NamedDevice
+from rota.drivers.local.gpu.mig_layouts import MigLayouts
 from rota.drivers.local.gpu.mps import MpsDaemons
 from rota.drivers.local.gpu.settings import GpuSettings, MpsUse
 from rota.drivers.local.gpu.topology import GpuTopology
@@ -69,6 +70,8 @@ class Settings:
     """How GPUs are watched, limited and shared."""
     devices: DevicesByNode = field(default_factory=dict)
     """The devices of each node by name, where some are instances of partitioned GPUs."""
+    mig: MigLayouts | None = None
+    """The GPUs that are repartitioned when waiting jobs ask for it; None: none are."""
     topology: GpuTopology = field(default_factory=GpuTopology)
     """Where the GPUs are attached; tasks get CPUs and memory beside theirs."""
     mps: MpsDaemons | None = None

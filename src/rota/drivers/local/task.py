@@ -194,6 +194,14 @@ class TaskHandle:
         self.nudge()
 
     @property
+    def is_to_rest(self) -> bool:
+        """Whether the last order was to suspend it until further notice."""
+        with contextlib.suppress(OSError, ValueError):
+            order = read_json(self.folder / "rest.json")
+            return order is not None and bool(order["rests"]) and order["until_s"] is None
+        return False
+
+    @property
     def has_obeyed(self) -> bool:
         """Whether its supervisor has begun to carry out the last order about GPU memory."""
         return not self._asked or self.state.get("rest_order") == self._asked

@@ -60,7 +60,7 @@ class _SpareEvents:
         """A node is back: as a spare if some are missing, or to take jobs."""
         if self._spares.repair(node_id):
             return [NodeDrained(node_id), NodeBack(node_id)]
-        return [NodeUndrained(node_id), NodeBack(node_id)] if self._spares.are_wanted else [NodeBack(node_id)]
+        return [NodeUndrained(node_id), NodeBack(node_id)] if self._spares.wanted else [NodeBack(node_id)]
 
 
 class _Then(Enum):

@@ -42,6 +42,7 @@ from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.partial_profiles import SpeedEstimate
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.busy_fraction import said_by
+from rota.perf.speed.link_estimates import LinkEstimates
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.perf.training.reports import SimulatedReports
 from rota.placement import style
@@ -155,12 +156,19 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
     placement = setting.placement or declared.placement_with(options)
     alloc = allocator(setting.tenancy, style(placement), setting.cluster)
     knowledge = Knowledge(
-        speed=believed(setting, learns=True),
+        speed=_on_links(believed(setting, learns=True), setting),
         reports=SimulatedReports(),
         restart_s=setting.costs.restart_s,
         seed=setting.seed,
     )
     return declared.build(options, alloc, knowledge), alloc, placement
+
+
+def _on_links(speed: SpeedModel, setting: Setting) -> SpeedModel:
+    """Return speeds with what the links of a network cost a job alone."""
+    if setting.network is None:
+        return speed
+    return replace(speed, links=LinkEstimates(setting.network, setting.cluster.nodes))
 
 
 def believed(setting: Setting, *, learns: bool = False) -> SpeedModel:
@@ -227,8 +235,9 @@ def simulate_with(
 
 def _world(setting: Setting, known: SpeedModel, *, overlaps: bool, meters: bool) -> World:
     """Return the plain world unless something fails or checkpoints take time."""
-    network = None if setting.network is None else NetworkLoad(setting.network, setting.cluster.nodes)
-    cluster, speed, costs = setting.cluster, setting.speed, setting.costs
+    cluster, speed, costs, network = setting.cluster, setting.speed, setting.costs, None
+    if setting.network is not None:
+        network = NetworkLoad(setting.network, cluster.nodes, by_request=speed.scales_by_links)
     if setting.failures is None and not costs.checkpoint_write_s:
         return World(cluster, speed, costs, known, overlaps=overlaps, meters=meters, network=network)
     model = setting.failures or FailureModel(name="none")

@@ -1,11 +1,15 @@
 """Checks of the GPUs by NVIDIA's library: memory errors, brakes, clocks, links and temperatures.
 
-Xids are looked for in the kernel's log; a manager also hears of them as they happen.
+Xids are looked for in the kernel's log; a manager also hears of them as they happen. NVLinks that no bridge or switch
+connects are always down: one is at fault only if it was up before, or is up at the other GPUs of the node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from rota.health.checks.result import CheckResult, worst_of
@@ -23,25 +27,31 @@ _SM_CLOCK = 1
 _MEMORY_TEMPERATURE = 82
 """NVML's number of the field of the memory's temperature."""
 
+LINKS = "nvlinks-seen.json"
+"""How many NVLinks of each GPU were up at most."""
+
 Finding = tuple[Severity, str]
 
 
-def check_gpus(library: Any) -> CheckResult:
-    """All GPUs that `pynvml`, or what stands in for it, shows."""
+def check_gpus(library: Any, folder: str | None = None) -> CheckResult:
+    """All GPUs that `pynvml`, or what stands in for it, shows; the folder remembers the NVLinks that were up."""
     try:
         library.nvmlInit()
         count = library.nvmlDeviceGetCount()
     except library.NVMLError as error:
         return CheckResult(check="gpu", severity=Severity.SEVERE, text=f"NVML does not work: {error}")
     found: list[Finding] = []
+    links: dict[str, tuple[int, int]] = {}
     for index in range(count):
         try:
             handle = library.nvmlDeviceGetHandleByIndex(index)
-            library.nvmlDeviceGetUUID(handle)
+            uuid = str(library.nvmlDeviceGetUUID(handle))
         except library.NVMLError as error:
             found.append((Severity.SEVERE, f"GPU {index} does not answer: {error}"))
             continue
         found += [(severity, f"GPU {index} {words}") for severity, words in _of_gpu(library, handle)]
+        links[uuid] = (index, _links_up(library, handle))
+    found += _links_down(links, None if folder is None else Path(folder) / LINKS)
     return worst_of("gpu", found, {"gpus": count})
 
 
@@ -52,7 +62,7 @@ def _of_gpu(library: Any, handle: Any) -> Iterator[Finding]:
     yield from _memory(library, ask)
     yield from _brakes(ask)
     yield from _clocks(ask)
-    yield from _links(library, ask)
+    yield from _pcie(ask)
     temperature = ask("nvmlDeviceGetTemperature", getattr(library, "NVML_TEMPERATURE_GPU", 0))
     if temperature is not None and temperature >= HOT_C:
         yield Severity.SEVERE if temperature >= TOO_HOT_C else Severity.WARNING, f"is at {temperature} °C"
@@ -112,12 +122,40 @@ def _clocks(ask: Ask) -> Iterator[Finding]:
         yield Severity.WARNING, f"runs at {clock} of {most} MHz under load"
 
 
-def _links(library: Any, ask: Ask) -> Iterator[Finding]:
-    """The width of the PCIe link, and NVLinks that are down beside others that are up."""
+def _pcie(ask: Ask) -> Iterator[Finding]:
     width, most = ask("nvmlDeviceGetCurrPcieLinkWidth"), ask("nvmlDeviceGetMaxPcieLinkWidth")
     if width is not None and most is not None and width < most:
         yield Severity.WARNING, f"has a PCIe link of {width} lanes instead of {most}"
-    states = [ask("nvmlDeviceGetNvLinkState", link) for link in range(getattr(library, "NVML_NVLINK_MAX_LINKS", 0))]
-    known = [bool(state) for state in states if state is not None]
-    if any(known) and not all(known):
-        yield Severity.SEVERE, f"has {known.count(False)} of {len(known)} NVLinks down"
+
+
+def _links_up(library: Any, handle: Any) -> int:
+    count = getattr(library, "NVML_NVLINK_MAX_LINKS", 0)
+    return sum(bool(_ask(library, "nvmlDeviceGetNvLinkState", handle, link)) for link in range(count))
+
+
+def _links_down(links: Mapping[str, tuple[int, int]], kept: Path | None) -> Iterator[Finding]:
+    """GPUs with fewer NVLinks than they had before, or than the others have."""
+    before = _links_before(kept)
+    usual = max((up for _, up in links.values()), default=0)
+    for uuid, (index, up) in links.items():
+        had = before.get(uuid, up)
+        if up < had:
+            yield Severity.SEVERE, f"GPU {index} has {had - up} of {had} NVLinks down"
+        elif 0 < up < usual:
+            yield Severity.WARNING, f"GPU {index} has {up} NVLinks, others have {usual}"
+    now = {uuid: max(up, before.get(uuid, 0)) for uuid, (_, up) in links.items()}
+    if kept is not None and now != before:
+        fresh = kept.with_suffix(f".{os.getpid()}")
+        try:
+            fresh.write_text(json.dumps(now), encoding="utf-8")
+            fresh.replace(kept)
+        except OSError:  # the next check knows as little
+            fresh.unlink(missing_ok=True)
+
+
+def _links_before(kept: Path | None) -> dict[str, int]:
+    try:
+        known = {} if kept is None else json.loads(kept.read_text(encoding="utf-8"))
+        return {str(uuid): int(up) for uuid, up in known.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

@@ -1,19 +1,38 @@
-"""Self-tests of a suspected node, a few seconds each: does it compute right, move bytes fast, and agree with itself?"""
+"""Self-tests of a suspected node, a few seconds each: does it compute right, move bytes fast, and agree with itself?
+
+An error of a GPU that is the node's by the table of causes is a finding. Others, such as a GPU that is full or a build
+of PyTorch that does not fit the driver, prove nothing: the check can't tell.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from rota.health.checks.result import CheckResult
+from rota.health.causes import Blame, diagnose
+from rota.health.checks.result import CheckResult, broken_check
 from rota.health.node_state import Severity
 
 SIZE = 512
 REPEATS = 8
 COPY_BYTES = 1 << 26
 SLOWEST_COPY_BPS = 5e8
+
+
+def on_gpus(check: str, test: Callable[[], CheckResult]) -> CheckResult:
+    """The result of a self-test that may meet errors of GPUs, which PyTorch raises as RuntimeError."""
+    try:
+        return test()
+    except RuntimeError as error:
+        words = str(error).strip().splitlines()
+        said = words[0] if words else type(error).__name__
+        found = diagnose(str(error))
+        if found is not None and found.cause.blame is Blame.NODE:
+            return CheckResult(check=check, severity=Severity.WARNING, text=f"self-test: {said}")
+        return broken_check(check, said)
 
 
 def check_matmul() -> CheckResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from rota.core.model.placement import device_indexes
 from rota.core.state.job_record import LiveJob
 from rota.drivers.local.gpu.idle import IdleStep, IdleWatch
 from rota.drivers.local.gpu.job_energy import energy_of, warnings_of
+from rota.drivers.local.gpu.mig import DevicesByNode
 from rota.drivers.local.gpu.mps import MpsDaemons
 from rota.drivers.local.gpu.sensors import GpuSensors
 from rota.drivers.local.gpu.settings import GpuSettings, IdleAction, MpsUse
@@ -40,15 +41,15 @@ class GpuMonitor:
         settings: GpuSettings,
         home: Path,
         mps: MpsDaemons | None = None,
-        gpus: Sequence[int] = (),
+        devices: DevicesByNode | None = None,
     ) -> None:
-        """`gpus` are the GPUs that are the devices of the first node, where those are not all."""
+        """`devices` are those of each node by name, where some GPU is partitioned or may be."""
         self.telemetry = GpuTelemetry(home, sensors.gpus, settings.idle.below_percent, settings.every_s)
         self.settings = settings
         self._control = control
         self._sensors = sensors
         self._home = home
-        self._gpus = gpus
+        self._devices = devices or {}
         self._mps = mps
         self._mps_due_s = 0.0
         self._idle = IdleWatch(settings.idle)
@@ -104,17 +105,15 @@ class GpuMonitor:
             self._check_idle(set(on_gpus), now_s)
 
     def holders(self) -> dict[int, list[GpuHolder]]:
-        """Return the running jobs on each whole GPU of this machine: the devices of its first node."""
+        """Return the running jobs on each whole GPU of this machine."""
         found: dict[int, list[GpuHolder]] = {}
         for job_id, live in list(self._control.state.jobs.items()):  # a plan may be under way in another thread
             if live.state is not JobState.RUNNING or not live.held:
                 continue
             record = self._control.kept[job_id]
             for slot in live.held:
-                if slot.node != 0:
-                    continue
-                for device in device_indexes(slot.devices):
-                    found.setdefault(self._gpus[device] if self._gpus else device, []).append(
+                for gpu in self._gpus_of(slot.node, slot.devices):
+                    found.setdefault(gpu, []).append(
                         GpuHolder(
                             job_id=job_id,
                             user=record.owner or str(live.job.tenant),
@@ -125,6 +124,16 @@ class GpuMonitor:
                         )
                     )
         return found
+
+    def _gpus_of(self, node: int, devices: int) -> Iterator[int]:
+        """Yield the whole GPUs among the devices of a node."""
+        if not self._devices:
+            yield from device_indexes(devices) if node == 0 else ()
+            return
+        named = self._devices.get(self._control.state.inventory.nodes[node].node.id, ())
+        for index in device_indexes(devices):
+            if index < len(named) and not named[index].profile:
+                yield named[index].gpu
 
     def _pass_on(self, job_id: JobId, attempt: int) -> None:
         """Tell what supervisors have warned of since the last look."""

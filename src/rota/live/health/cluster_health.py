@@ -6,21 +6,19 @@ is at fault, is marked as suspect on its object, where others see it too.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 
 from rota.core.messages.events import End, Event, Interrupted, JobEnded
 from rota.core.model.job import JobId, NodeId
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
-from rota.health.blame import RunEnd, failing_nodes, fault_odds
+from rota.health.blame import RunEnd
 from rota.health.causes import Blame, diagnose
 from rota.health.node_state import NodeHealthState
+from rota.health.run_memory import RunMemory
 from rota.live.health.node_marks import NodeMarks
 from rota.live.loop.control import Control
 from rota.live.loop.kubernetes_loop import KubernetesLoop
-
-REMEMBERED_RUNS = 400
 
 
 class ClusterHealth:
@@ -29,9 +27,8 @@ class ClusterHealth:
     def __init__(self, control: Control, api: Api, cache: NodeCache, loop: KubernetesLoop) -> None:
         self._control = control
         self._cache = cache
-        self._runs: deque[RunEnd] = deque(maxlen=REMEMBERED_RUNS)
-        self._owners: dict[str, str] = {}
-        self.marks = NodeMarks(api, cache.is_suspect, self._forget)
+        self._runs = RunMemory()
+        self.marks = NodeMarks(api, cache.doubts, self._runs.forget)
         loop.weigh = self.weigh
         self.verdicts: dict[str, int] = {}
         """How often each cause was found since the start."""
@@ -47,25 +44,19 @@ class ClusterHealth:
         slots = live.held or live.placement or ()
         nodes = tuple(dict.fromkeys(str(inventory[slot.node].node.id) for slot in slots))
         name = str(event.job_id)
-        self._owners[name] = live.job.user or str(live.job.tenant)
+        owner = live.job.user or str(live.job.tenant)
         if isinstance(event, JobEnded) and event.end is not End.FAILED:
             if event.end is End.SUCCEEDED:
-                self._runs.append(RunEnd(job=name, nodes=nodes, failed=False))
+                self._runs.add(RunEnd(job=name, nodes=nodes, failed=False), owner)
             return
         found = diagnose(why.get(event.job_id, ""))
         cause = "unknown" if found is None else found.cause.name
         self.verdicts[cause] = self.verdicts.get(cause, 0) + 1
         blame = Blame.UNKNOWN if found is None else found.cause.blame
-        self._runs.append(RunEnd(job=name, nodes=nodes, failed=True, blame=blame))
-        runs = tuple(self._runs)
-        for node, text in failing_nodes(runs, self._owners, fault_odds(runs), nodes).items():
-            self.marks.suspect(node, text)
-
-    def _forget(self, node: str) -> None:
-        """Forget what failed on a node that was declared healthy."""
-        kept = [run for run in self._runs if node not in run.nodes]
-        self._runs.clear()
-        self._runs.extend(kept)
+        self._runs.add(RunEnd(job=name, nodes=nodes, failed=True, blame=blame), owner)
+        if blame is not Blame.JOB:  # a bug of a job is no further sign against its nodes
+            for node, text in self._runs.failing(nodes, self._runs.odds()).items():
+                self.marks.suspect(node, text)
 
     def of(self, node_id: NodeId) -> dict[str, str]:
         """Return a node's health for people: the state, and why."""

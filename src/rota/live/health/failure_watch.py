@@ -18,9 +18,10 @@ from rota.core.messages.events import End, Event, Interrupted, JobEnded, JobRequ
 from rota.core.model.job import Job, JobId, NodeId
 from rota.core.model.labels import NODE_NAME, Operator, Requirement
 from rota.core.state.job_record import LiveJob
-from rota.health.blame import FaultOdds, RunEnd, failing_nodes, fault_odds
+from rota.health.blame import FaultOdds, RunEnd
 from rota.health.causes import Blame, Remedy, diagnose
 from rota.health.node_state import HealthSign, Severity
+from rota.health.run_memory import REMEMBERED_RUNS, RunMemory
 from rota.live.health.node_counts import NodeCounts
 from rota.live.health.node_watch import NodeWatch
 from rota.live.loop.control import Control
@@ -29,7 +30,6 @@ from rota.store import clock
 from rota.store.run_folder import read_json, write_json
 
 log = logging.getLogger("rota.live")
-REMEMBERED_RUNS = 400
 MOST_EXCLUDED = 3
 """Nodes that one job avoids at most."""
 VERDICTS = "verdicts.json"
@@ -62,8 +62,7 @@ class FailureWatch:
         self._nodes = nodes
         self._counts = counts
         self._home = home
-        self._runs: deque[RunEnd] = deque(maxlen=REMEMBERED_RUNS)
-        self._owners: dict[str, str] = {}
+        self.runs = RunMemory()
         self._counted: deque[str] = deque(maxlen=REMEMBERED_RUNS)
         self.xids_of: Callable[[JobId], Sequence[int]] = lambda job_id: ()
         """Returns the critical errors of a job's GPUs, as the driver of the GPUs reports them."""
@@ -92,7 +91,7 @@ class FailureWatch:
             remedy=Remedy.RETRY.value if kind == "hang" else Remedy.ELSEWHERE.value,
         )
         self.verdicts[kind] = self.verdicts.get(kind, 0) + 1
-        self._keep(live, nodes, detail, self.odds())
+        self._keep(live, nodes, detail, self.runs.odds())
         self._soon(nodes)
 
     def move_away(self, job_id: JobId, nodes: tuple[str, ...]) -> None:
@@ -109,16 +108,11 @@ class FailureWatch:
             if other is not None:
                 self._control.tell(JobUpdated(event.job_id, other))
 
-    def odds(self) -> FaultOdds:
-        """Return the probability of each job and node to be at fault."""
-        return fault_odds(tuple(self._runs))
-
     def _weigh(self, live: LiveJob, event: JobEnded | Interrupted, detail: ExitDetail) -> tuple[Event, ExitDetail]:
         nodes = self._nodes_of(live)
         job_id = str(live.job.id)
         if live.job.gpus >= self._large:
             self._soon(nodes)
-        self._owners[job_id] = self._control.kept[live.job.id].owner or str(live.job.tenant)
         if isinstance(event, JobEnded) and event.end is not End.FAILED:
             if event.end is End.SUCCEEDED:
                 self._remember(RunEnd(job=job_id, nodes=nodes, failed=False))
@@ -128,9 +122,10 @@ class FailureWatch:
         detail = self._with_xids(live.job.id, detail)
         self._remember(RunEnd(job=job_id, nodes=nodes, failed=True, blame=_blame(detail.blame)))
         self.verdicts[detail.failure or ""] = self.verdicts.get(detail.failure or "", 0) + 1
-        odds = self.odds()
+        odds = self.runs.odds()
         self._keep(live, nodes, detail, odds)
-        self._suspect(nodes, odds)
+        if _blame(detail.blame) is not Blame.JOB:  # a bug of a job is no further sign against its nodes
+            self._suspect(nodes, odds)
         if isinstance(event, Interrupted) and event.job is None and detail.remedy in _AWAY:
             other = self._elsewhere(live.job, nodes)
             if other is not None:
@@ -155,7 +150,8 @@ class FailureWatch:
     def _remember(self, run: RunEnd) -> None:
         if run.failed and run.blame is not Blame.JOB:
             self._soon(run.nodes)
-        self._runs.append(run)
+        job = self._control.state.jobs[JobId(run.job)].job
+        self.runs.add(run, self._control.kept[job.id].owner or str(job.tenant))
         kind = "single_node_failures" if len(run.nodes) == 1 else "multi_node_failures"
         for name in run.nodes:
             self._counts.add(name, "runs", *([kind] if run.failed and run.blame is not Blame.JOB else []))
@@ -193,7 +189,7 @@ class FailureWatch:
 
     def _suspect(self, nodes: tuple[str, ...], odds: FaultOdds) -> None:
         """Report nodes on which jobs of several owners failed, if they rather than the jobs are at fault."""
-        for name, text in failing_nodes(tuple(self._runs), self._owners, odds, nodes).items():
+        for name, text in self.runs.failing(nodes, odds).items():
             sign = HealthSign(at_s=clock.now_s(), source="failures", severity=Severity.WARNING, text=text)
             self._nodes.take(NodeId(name), sign)
 

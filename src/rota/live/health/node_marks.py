@@ -8,17 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.model.labels import SUSPECT
 from rota.drivers.kubernetes.api.client import MERGE, STRATEGIC, Api
+from rota.drivers.kubernetes.objects.nodes import SUSPECT_CONDITION
 
 log = logging.getLogger("rota.live")
 Json = dict[str, Any]
-CONDITION = "RotaSuspect"
 LOOK_S = 2.0
 LATE_S = 5.0
 """A taint that was written may be seen so much later."""
@@ -26,17 +26,23 @@ _TAINT = {"key": SUSPECT.key, "value": SUSPECT.value, "effect": "NoSchedule"}
 
 
 class NodeMarks:
-    """The nodes that are in doubt, as their objects say it."""
+    """The nodes that are in doubt, as their objects say it: what a manager has marked, the next one finds there."""
 
-    def __init__(self, api: Api, is_marked: Callable[[str], bool], cleared: Callable[[str], None]) -> None:
-        """`is_marked` tells whether a node object has the taint; `cleared` is told of nodes that lost it."""
+    def __init__(
+        self, api: Api, doubts: Callable[[], Mapping[str, tuple[bool, str]]], cleared: Callable[[str], None]
+    ) -> None:
+        """`doubts` returns nodes with the taint or the condition: whether it is the taint, and what the condition says.
+
+        `cleared` is told of nodes that lost the taint.
+        """
         self._api = api
-        self._is_marked = is_marked
+        self._doubts = doubts
         self._cleared = cleared
         self._wanted: dict[str, str] = {}
         """Nodes to be marked, with the reason."""
         self._marked: dict[str, str] = {}
         self._written_s: dict[str, float] = {}
+        """When a node was last written to; what is seen of it may be older for a while."""
         self._refused: set[str] = set()
 
     def suspect(self, node: str, text: str) -> None:
@@ -55,14 +61,21 @@ class NodeMarks:
                 if await self._try(node, self._mark(node, text)):
                     self._marked[node] = self._wanted.pop(node)
                     self._written_s[node] = time.monotonic()
+            await self._look(time.monotonic())
             await asyncio.sleep(LOOK_S)
-            since_s = time.monotonic() - LATE_S
-            old = [node for node, written_s in self._written_s.items() if written_s < since_s]
-            for node in [node for node in old if not self._is_marked(node)]:
-                if await self._try(node, self._write_condition(node, None)):
-                    del self._marked[node]
-                    del self._written_s[node]
-                    self._cleared(node)
+
+    async def _look(self, now_s: float) -> None:
+        """Compare what is known with the objects: taints that others or an earlier manager set, and removed ones."""
+        doubts = self._doubts()
+        self._written_s = {node: at_s for node, at_s in self._written_s.items() if now_s < at_s + LATE_S}
+        for node in {*doubts, *self._marked} - self._written_s.keys() - self._wanted.keys():
+            has_taint, text = doubts.get(node, (False, ""))
+            if has_taint:
+                self._marked.setdefault(node, text or "its taint was set by another program or by hand")
+            elif not text or await self._try(node, self._write_condition(node, None)):
+                self._marked.pop(node, None)
+                self._written_s[node] = now_s
+                self._cleared(node)
 
     async def _try(self, node: str, work: Any) -> bool:
         """Do some work on a node object; return whether it was done. What is refused is said once."""
@@ -88,7 +101,7 @@ class NodeMarks:
     async def _write_condition(self, node: str, text: str | None) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         condition = {
-            "type": CONDITION,
+            "type": SUSPECT_CONDITION,
             "status": "False" if text is None else "True",
             "reason": "Cleared" if text is None else "JobsFail",
             "message": text or "the taint was removed",

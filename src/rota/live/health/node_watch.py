@@ -21,6 +21,7 @@ from rota.store.run_folder import read_json, write_json
 
 log = logging.getLogger("rota.live")
 FILE = "node-health.json"
+_OUT = (NodeHealthState.BAD, NodeHealthState.IN_REPAIR)
 Alert = Callable[[NodeId, NodeHealth, NodeHealth], None]
 """Is told of a node whose state changed: the health before, and after."""
 
@@ -44,7 +45,7 @@ class NodeWatch:
         self._tell = tell
         self._alert = alert
         self._drained: set[NodeId] = set()
-        """Nodes that were drained for their health."""
+        """Nodes that were drained for their health, or as spares."""
         self._health: dict[NodeId, NodeHealth] = {}
         self._proven_after_s = proven_after_s
         self._rated: dict[NodeId, NodeTrust] = {}
@@ -54,9 +55,17 @@ class NodeWatch:
         """How often a node came into each state since the start."""
         kept = self._load()
         names = [account.node.id for account in state.inventory.nodes]
-        idle = kept.get("spares") if spares else None
-        self._spares = SpareNodes(names, spares, None if idle is None else [NodeId(name) for name in idle])
-        self._tell_again(kept)
+        idle = [NodeId(name) for name in kept.get("spares", ())]
+        own = self._drained if "spares_wanted" in kept else self._drained.union(idle)
+        self._drained = {name for name in names if name in own and self._is_drained(name)}
+        down = [name for name, health in self._health.items() if health.state in _OUT]
+        self._spares = SpareNodes(names, spares, idle if kept.get("spares_wanted") == spares else None, down)
+        for name in names:  # what the engine does not know from before
+            self._settle(name)
+            if name in self._health:
+                self._rate(name, state.now_s)
+        if kept or spares:
+            self._save()
 
     def health(self, node_id: NodeId) -> NodeHealth:
         """Return the health of a node."""
@@ -85,7 +94,12 @@ class NodeWatch:
 
     def clear(self, node_id: NodeId, now_s: float) -> None:
         """Declare a node healthy, as an administrator may."""
+        self._spares.use(node_id)
         self._set(node_id, self.health(node_id), self.health(node_id).cleared(now_s), "")
+        self._settle(node_id)
+        if node_id in self._drained and not self._is_drained(node_id):  # undrained by hand, and now a spare
+            self._tell(NodeDrained(node_id))
+        self._save()
 
     def _set(self, node_id: NodeId, before: NodeHealth, after: NodeHealth, text: str) -> None:
         self._health[node_id] = after
@@ -107,19 +121,24 @@ class NodeWatch:
 
         Before that, others would take the spare, and not the job that needs it.
         """
-        if before.state.takes_jobs and not after.state.takes_jobs and not self._is_drained(node_id):
-            self._drained.add(node_id)
-            self._tell(NodeDrained(node_id))
-        if after.state is NodeHealthState.BAD:
+        if after.state.takes_jobs and not before.state.takes_jobs:
+            self._spares.repair(node_id)
+        self._settle(node_id)
+        if after.state in _OUT:
             spare = self._spares.lose(node_id)
             if spare is not None:
                 log.warning("spare-node", extra={"node": spare, "why": f"takes jobs in place of {node_id}"})
-                self._tell(NodeUndrained(spare))
-        if after.state.takes_jobs and not before.state.takes_jobs:
-            is_own = node_id in self._drained
+                self._settle(spare)
+
+    def _settle(self, node_id: NodeId) -> None:
+        """Drain a node that must not take jobs, or is a spare; undrain it otherwise, unless others drained it."""
+        if self.is_spare(node_id) or not self.health(node_id).state.takes_jobs:
+            if node_id not in self._drained and not self._is_drained(node_id):
+                self._drained.add(node_id)
+                self._tell(NodeDrained(node_id))
+        elif node_id in self._drained:  # the engine may not have taken in yet that it is drained
             self._drained.discard(node_id)
-            if not self._spares.repair(node_id) and is_own:
-                self._tell(NodeUndrained(node_id))
+            self._tell(NodeUndrained(node_id))
 
     def _rate(self, node_id: NodeId, now_s: float) -> None:
         """Report how far a node is trusted, if that has changed."""
@@ -134,19 +153,6 @@ class NodeWatch:
         if self._rated.get(node_id, NodeTrust.PROVEN) is not trust:
             self._rated[node_id] = trust
             self._tell(NodeRated(node_id, trust))
-
-    def _tell_again(self, kept: dict[str, Any]) -> None:
-        """Report at a start what the engine does not know from before: drains, trust, and spares."""
-        for name in {str(name) for name in kept.get("spares", ())} - set(map(str, self._spares.idle)):
-            if NodeId(name) in self._state.inventory.by_name and NodeId(name) not in self._drained:
-                self._tell(NodeUndrained(NodeId(name)))
-        for node_id in (*sorted(self._drained), *self._spares.idle):
-            if not self._is_drained(node_id):
-                self._tell(NodeDrained(node_id))
-        for node_id, health in self._health.items():
-            if health.state in (NodeHealthState.BAD, NodeHealthState.IN_REPAIR):
-                self._spares.lose(node_id)
-            self._rate(node_id, self._state.now_s)
 
     def _is_drained(self, node_id: NodeId) -> bool:
         return self._state.inventory.nodes[self._state.node(node_id)].drained
@@ -164,7 +170,13 @@ class NodeWatch:
     def _save(self) -> None:
         try:
             write_json(
-                self._path, {"nodes": self.encode(), "drained": sorted(self._drained), "spares": self._spares.idle}
+                self._path,
+                {
+                    "nodes": self.encode(),
+                    "drained": sorted(self._drained),
+                    "spares": self._spares.idle,
+                    "spares_wanted": self._spares.wanted,
+                },
             )
         except OSError as error:
             log.warning("the health of nodes could not be kept", extra={"why": str(error)})

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 from rota.core.model.job import JobId, JobState
 from rota.health.failure_rate import FailureRate
 from rota.live.loop.control import Control
-from rota.store.run_folder import write_shared
+from rota.store.run_folder import read_json, write_json, write_shared
 
 FILE = "failure-rate.json"
+SEEN = "failures-seen.json"
+log = logging.getLogger("rota.live")
 CHANGED = 1.1
 """A rate that changed by less is not told."""
 
@@ -23,6 +26,18 @@ class ToldIntervals:
         self._rate = rate
         self._home = home
         self._mttf_s: dict[tuple[JobId, int], float] = {}
+        try:
+            if kept := read_json(home / SEEN):
+                rate.restore(kept)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("the failures seen so far could not be read", extra={"why": str(error)})
+
+    def save(self) -> None:
+        """Keep what was seen of failures for the next manager."""
+        try:
+            write_json(self._home / SEEN, self._rate.encode())
+        except OSError as error:
+            log.warning("the failures seen so far could not be kept", extra={"why": str(error)})
 
     def look(self) -> None:
         """Tell jobs whose time between failures is longer or shorter than they know."""

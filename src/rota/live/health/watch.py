@@ -55,9 +55,12 @@ class HealthWatch:
         """Count a node that its health has taken out of use as failed, once."""
         if before.state.takes_jobs and after.state in (NodeHealthState.DRAINING, NodeHealthState.BAD):
             self._rate.failed()
+            self._intervals.save()
             self.counts.add(str(node_id), "out_of_service")
         if after.state is NodeHealthState.IN_REPAIR:
             self.counts.add(str(node_id), "tickets")
+        if after.state is NodeHealthState.HEALTHY:
+            self.failures.runs.forget(str(node_id))
 
     def check_first(self, order: LaunchOrder, answer: Callable[[str], None]) -> bool:
         """Check the nodes of a large job before it starts; `answer` gets why it must not start there, or nothing."""
@@ -95,6 +98,7 @@ class HealthWatch:
             self._intervals.look()
             self.nodes.lemons = self.counts.lemons(tuple(nodes))
             self.counts.save()
+            self._intervals.save()
 
     def attached(self, monitor: GpuMonitor | None) -> GpuMonitor | None:
         """Listen to the critical errors that a monitor of this machine's GPUs reports; return the monitor."""
@@ -125,11 +129,13 @@ class HealthWatch:
             self.checks.soon([str(node_id)])
 
     def of(self, node_id: NodeId) -> dict[str, str]:
-        """Return a node's health for people: the state, and the last sign against it."""
+        """Return a node's health for people: the state, the last sign against it, and checks that are broken."""
         health: NodeHealth = self.nodes.health(node_id)
         why = health.evidence[-1].text if health.evidence else ""
         if not why and self.nodes.is_spare(node_id):
             why = "spare: takes jobs when another node is out of use"
         if not why and (signs := self.nodes.lemons.get(str(node_id))):
             why = f"fails more often than others: {', '.join(sign.replace('_', ' ') for sign in signs)}"
-        return {"health": health.state.value, "health_why": why}
+        broken = self.checks.broken.get(node_id)
+        told = {"broken_checks": "; ".join(f"{check}: {fault}" for check, fault in broken.items())} if broken else {}
+        return {"health": health.state.value, "health_why": why, **told}

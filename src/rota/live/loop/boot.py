@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.core.codec import snapshot
@@ -17,6 +18,7 @@ from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import OPPORTUNISTIC, JobId, JobState, NodeId
 from rota.core.state.state import State
+from rota.files.network.network_file import network_from_spec
 from rota.live.intake.planned_models import planned_speeds
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig, as_json, kept_from
@@ -26,6 +28,7 @@ from rota.live.loop.policy_faults import FaultyPolicy
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.mechanisms.declare import Knowledge
+from rota.perf.speed.link_estimates import LinkEstimates
 from rota.perf.speed.model import Costs
 from rota.placement import on_network, style
 from rota.policies import find_policy
@@ -35,6 +38,8 @@ from rota.store.disk_reserve import DiskReserve
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
 from rota.tenancy import allocator
+
+log = logging.getLogger("rota.live")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +121,8 @@ def as_scheduled(
         alloc = allocator(scheduling.tenancy, style(placement), cluster)
 
         def policy() -> Policy:
-            return declared.build(options, alloc, Knowledge(speed=planned_speeds(cluster)))
+            links = _link_estimates(scheduling.network, cluster)
+            return declared.build(options, alloc, Knowledge(speed=replace(planned_speeds(cluster), links=links)))
 
         return policy() if declared.user is None else FaultyPolicy(policy), alloc
 
@@ -131,6 +137,18 @@ def as_scheduled(
         build=build,
         network=scheduling.network,
     )
+
+
+def _link_estimates(network: str | None, cluster: Cluster) -> LinkEstimates | None:
+    """Return what policies expect links to cost jobs; None without a network that connects all nodes."""
+    if network is None:
+        return None
+    try:
+        model = network_from_spec(network, [str(node.id) for node in cluster.nodes])
+        return LinkEstimates(model, cluster.nodes)
+    except RotaError as error:
+        log.warning("policies do without the network", extra={"why": str(error)})
+        return None
 
 
 def boot(

@@ -36,6 +36,8 @@ MOST_PENDING = 100
 IDLE_SHARE = 1.0
 MOST_IDLE_S = 2.0
 """How long forecasts at submission pause: as long as they took, up to this, so that they are no burden."""
+LONGEST_S = 20.0
+"""How long forecasts of jobs that were submitted together may take; on large clusters the last of them are left out."""
 WRITE_EVERY_S = 1.0
 MIXED = 0.8
 """The share of run times that are known in one way from which a forecast counts as of that kind."""
@@ -46,9 +48,6 @@ class ForecastSource(Protocol):
 
     async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = "") -> Forecast:
         """Return when a job will start and end; `arrives` is a hypothetical job. Askers are served in rotation."""
-
-    async def ask_many(self, job_ids: Sequence[JobId]) -> dict[JobId, Forecast]:
-        """Return the forecasts of several jobs, from the same forward runs."""
 
     async def close(self) -> None:
         """Release its resources."""
@@ -100,14 +99,16 @@ class ForecastKeeper:
     async def _forecast_pending(self) -> None:
         ids = [job_id for job_id in self._pending if self._is_forecastable(job_id)]
         self._pending.clear()
-        if not ids:
-            return
-        try:
-            found = await self._source.ask_many(ids)
-        except (RotaError, Unavailable) as error:
-            log.warning("no forecast at submission", extra={"jobs": len(ids), "why": str(error)})
-            return
-        for job_id, computed in found.items():
+        until_s = time.monotonic() + LONGEST_S
+        for index, job_id in enumerate(ids):
+            if time.monotonic() >= until_s:
+                log.info("no forecast at submission: those before took too long", extra={"jobs": len(ids) - index})
+                return
+            try:
+                computed = await self._source.ask(job_id)
+            except (RotaError, Unavailable) as error:
+                log.warning("no forecast at submission", extra={"jobs": len(ids) - index, "why": str(error)})
+                return
             if job_id not in self._open:
                 self._keep(job_id, "submission", computed, self._calibrated(computed))
 

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -74,10 +74,6 @@ class ForecastWorker:
         """Return the nodes that would start a waiting job."""
         found = await self._helper.ask({**self._setting, "job": job_id, "arrives": None, "nodes": True})
         return [NodeDemand(**each) for each in found["demand"]]
-
-    async def ask_many(self, job_ids: Sequence[JobId]) -> dict[JobId, Forecast]:
-        """Return the forecasts of several jobs."""
-        return {job_id: await self.ask(job_id) for job_id in job_ids}
 
     async def close(self) -> None:
         """Stop the worker."""
@@ -195,7 +191,6 @@ class Forecaster:
                 found.topology.check_nodes(names, found.source)
             except RotaError as error:
                 log.warning("forecasts do without the network", extra={"why": str(error)})
-                found = None
                 found = None
             self._networks = ((was.network, names), found)
         return self._networks[1]

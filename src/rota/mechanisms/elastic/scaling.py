@@ -27,7 +27,7 @@ class ScalingCurves:
         """Return a candidate's curve on its fastest device type at the requested size; empty if it cannot run."""
         job = found.live.job
         usable = tuple(pool.usable for pool in question.pools)
-        key = (job.model, job.roles, job.elastic, usable, question.node_devices)
+        key = (self._speed.speed_key(job), job.roles, job.elastic, usable, question.node_devices)
         curve = self._known.get(key)
         if curve is None:
             curve = self._known[key] = self._look_up(found, question)

@@ -255,7 +255,7 @@ class _Walk:
             draft.release(yielding)
         answer: Placement | Reason | None = draft.offer(live)
         if answer is None or isinstance(answer, Reason):
-            most = None if draft.allocator.ledger is None else 1
+            most = 1 if draft.allocator.has_guarantees else None
             answer = self._release_more(live, behind, victims, most)
             if answer is None:
                 draft.take_back(trial)

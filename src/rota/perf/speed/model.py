@@ -7,7 +7,7 @@ the reference device. Every effect is a factor, 1 where it is not modelled.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from rota.perf.speed.busy_fraction import UNKNOWN, of_pair, said_by
 from rota.perf.speed.costs import Costs as Costs
 from rota.perf.speed.factor import factor_of
 from rota.perf.speed.interleaving import rounds_each, stages_of
+from rota.perf.speed.link_estimates import LinkEstimates
 from rota.perf.speed.network import LEVELS, Distances, network_cost
 from rota.perf.speed.throttling import duty, left_by
 from rota.perf.training.goodput import TRAININGS, best_of
@@ -69,6 +70,8 @@ class SpeedModel:
     """Whether policies see planned speeds relative to the best at the requested size: work is then in seconds."""
     factor: str = ""
     """A user's function that every speed is multiplied with, as `FILE.py:FUNCTION` or by entry point."""
+    links: LinkEstimates | None = field(default=None, compare=False)
+    """What policies expect links to cost a job alone. None in a simulated world, which knows the links themselves."""
 
     def __post_init__(self) -> None:
         factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
@@ -115,21 +118,42 @@ class SpeedModel:
         profiles = self._profiles_of(job)
         if profiles is not None and job.model is not None:
             rate = profiles.rate(device_type, job.model, max(job.gpu_milli // WHOLE, 1)) or 0.0
-            return rate / self._unit(job, profiles)
-        return self.type_speed.get(device_type, 1.0)
+            return rate / self._unit(job, profiles) * self._link_factor(job, device_type, job.roles[0].count)
+        return self.type_speed.get(device_type, 1.0) * self._link_factor(job, device_type, job.roles[0].count)
 
     def at_size(self, job: Job, device_type: DeviceType, tasks: int, *, several_nodes: bool = False) -> float:
         """Return the speed of an elastic job alone with that many tasks on one type; 0 where it is unknown."""
         if any(role.device_types and device_type not in role.device_types for role in job.roles):
             return 0.0
+        links = self._link_factor(job, device_type, tasks, several_nodes)
         profiles = self._profiles_of(job)
         if profiles is None or job.model is None:
-            return self.type_speed.get(device_type, 1.0) * self._growth(job, tasks, several_nodes)
+            return self.type_speed.get(device_type, 1.0) * self._growth(job, tasks, several_nodes) * links
         devices = max(tasks * job.roles[0].device_milli // WHOLE, 1)
-        rate = profiles.rate(device_type, job.model, devices, scattered=several_nodes) or 0.0
+        rate = (profiles.rate(device_type, job.model, devices, scattered=several_nodes) or 0.0) * links
         if self._scales(job, profiles):
             return rate * self._growth(job, tasks, several_nodes)
         return rate / self._unit(job, profiles)
+
+    def scales_by_links(self, job: Job) -> bool:
+        """Return whether an elastic job is as much faster as it is larger, but for what the links of a network cost it.
+
+        Not so where its scaling is measured, modelled or given: that contains communication.
+        """
+        return (
+            job.elastic is not None and self.scaling == 1.0 and job.model not in TRAININGS and not self.knows_sizes(job)
+        )
+
+    def speed_key(self, job: Job) -> Hashable:
+        """Return a key that is equal for jobs of equal roles with equal expected speeds."""
+        return job.model if self.links is None else (job.model, job.labels)
+
+    def _link_factor(self, job: Job, device_type: DeviceType, tasks: int, several_nodes: bool = False) -> float:
+        """Return the speed that links leave a job alone on one type."""
+        if self.links is None:
+            return 1.0
+        by_request = self.scales_by_links(job)
+        return self.links.factor(job, device_type, tasks, by_request=by_request, several_nodes=several_nodes)
 
     def _unit(self, job: Job, profiles: Speeds) -> float:
         """Return the speed that counts as 1 for a job."""
@@ -173,7 +197,8 @@ class SpeedModel:
         measured = self._measured_beside(job, other, device_type, shared)
         alone = self.on_type(job, device_type)
         if shared == devices:
-            return alone * self.device_neighbour if measured is None else measured
+            links = self._link_factor(job, device_type, job.roles[0].count)
+            return alone * self.device_neighbour if measured is None else measured * links
         factor = self.device_neighbour
         if measured is not None:
             small = self.profiles.rate(device_type, str(job.model), shared) if self.profiles is not None else None
@@ -235,6 +260,7 @@ class SpeedModel:
         other = None if beside is None else beside.model
         if beside is not None and other is None:
             return False
+        rate /= self._link_factor(job, device_type, job.roles[0].count)  # profiles are without links
         return self.profiles.observe(device_type, job.model, max(job.gpu_milli // WHOLE, 1), rate, other)
 
     def refit(self) -> bool:

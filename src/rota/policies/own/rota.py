@@ -45,7 +45,7 @@ class LevelPolicy:
         self._sized = ElasticScheduler(
             LevelSizes(self._order, params, knowledge), allocator, name=SIZED, speed=knowledge.speed
         )
-        self._may_size = allocator.ledger is None
+        self._may_size = not allocator.has_guarantees
         self._active: ListScheduler | ElasticScheduler = self._list
         self._elastic: dict[LiveJob, None] = {}
         self._types_differ = False
@@ -128,7 +128,9 @@ class LevelPolicy:
             return False
         speed = self._knowledge.speed
         kinds = [pool.device_type for pool in state.inventory.pools]
-        return speed.profiles is not None or len({speed.type_speed.get(kind, 1.0) for kind in kinds}) > 1
+        if speed.profiles is not None or speed.links is not None:
+            return True
+        return len({speed.type_speed.get(kind, 1.0) for kind in kinds}) > 1
 
 
 rota = DeclaredPolicy(

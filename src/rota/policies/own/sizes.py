@@ -157,7 +157,7 @@ class LevelSizes(DefaultSizeRule):
     def _speeds(self, found: Candidate, tasks: int, question: SizeQuestion) -> dict[DeviceType, float]:
         """Return the speed on each type that can hold the job, relative to the fastest; empty if there is none."""
         job, need = found.live.job, tasks * found.per_task_milli
-        key = (job.model, job.roles, job.elastic, tasks, tuple(pool.usable for pool in question.pools))
+        key = (self._speed.speed_key(job), job.roles, job.elastic, tasks, tuple(pool.usable for pool in question.pools))
         known = None if self._speed.is_estimate else self._relative.get(key)
         if known is not None:
             return known
@@ -277,7 +277,7 @@ class LevelSizes(DefaultSizeRule):
         """Return the speed at a size, looked up once for equivalent jobs."""
         job = each.found.live.job
         several = each.found.gpus(tasks) > question.node_devices
-        key = (job.model, job.roles, kind, tasks, several)
+        key = (self._speed.speed_key(job), job.roles, kind, tasks, several)
         speed = self._growth.get(key)
         if speed is None:
             speed = self._growth[key] = self._speed.at_size(job, kind, tasks, several_nodes=several)

@@ -77,6 +77,11 @@ class CellAllocator:
         """The accounts, kept by the allocator itself."""
         return self
 
+    @property
+    def has_guarantees(self) -> bool:
+        """Tenants have cells."""
+        return True
+
     def quota_scope(self, live: LiveJob) -> Hashable:
         """Jobs with a guarantee contend within their tenant; those without contend with each other."""
         return live.job.tenant if live.standing > OPPORTUNISTIC else None

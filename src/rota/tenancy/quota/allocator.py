@@ -30,7 +30,7 @@ class QuotaAllocator:
     def __init__(self, placer: Placer, cluster: Cluster | None) -> None:
         cells, tenants = (None, None) if cluster is None else (cluster.cells, cluster.tenants)
         self._open = OpenAllocator(placer)
-        self._ledger = QuotaLedger(stated_shares(cells, tenants), Inventory(cluster))
+        self._ledger = QuotaLedger(stated_shares(cells, tenants), Inventory(cluster), placer.neighbours)
         self._shortage = QuotaShortage(self, self._open)
         self._reservation = QuotaReservation(self._ledger, self._open)
 
@@ -38,6 +38,11 @@ class QuotaAllocator:
     def ledger(self) -> QuotaLedger:
         """The accounts of tenants and users."""
         return self._ledger
+
+    @property
+    def has_guarantees(self) -> bool:
+        """Tenants have shares."""
+        return True
 
     @property
     def shortage(self) -> QuotaShortage:

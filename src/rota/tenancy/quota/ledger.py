@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from rota.core.engine.protocols import ClaimFollower
 from rota.core.model.cells import CellPlan
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job, TenantId
 from rota.core.model.placement import Placement
@@ -31,9 +32,11 @@ class OwnShare(NamedTuple):
 class QuotaLedger:
     """The accounts of tenants and users, and the jobs that hold devices."""
 
-    def __init__(self, plan: TenantPlan, inventory: Inventory) -> None:
+    def __init__(self, plan: TenantPlan, inventory: Inventory, neighbours: ClaimFollower | None = None) -> None:
         self._state: State | None = None
         """The state that these accounts follow."""
+        self._neighbours = neighbours
+        """What the placement knows of other jobs; it follows the same claims."""
         self._reset(plan, inventory, {})
 
     def _reset(self, plan: TenantPlan, inventory: Inventory, past: dict[str, list[float]]) -> None:
@@ -64,6 +67,8 @@ class QuotaLedger:
         """Rebuild the accounts from what the jobs of a state hold."""
         self._reset(self.plan, state.inventory, state.past.setdefault(ACCOUNTS, {}))
         self._state = state
+        if self._neighbours is not None:
+            self._neighbours.adopt(state)
         self._is_adopting = True
         for live in state.jobs.values():
             if live.placement is not None:
@@ -74,6 +79,8 @@ class QuotaLedger:
 
     def moved(self, live: LiveJob, before: Placement | None, after: Placement | None, *, undo: bool) -> None:
         """Charge a job's tenants and user for what its claim changed."""
+        if self._neighbours is not None and not self._is_adopting:
+            self._neighbours.moved(live, before, after, undo=undo)
         for placement, sign in ((before, -1), (after, 1)):
             for slot in placement or ():
                 milli = slot.devices.bit_count() * slot.milli * sign

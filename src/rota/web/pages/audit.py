@@ -107,4 +107,4 @@ class AuditPage:
                     html.td(row.detail, title=row.detail).classes("hide-phone muted note-cell")
         if not rows:
             with self._empty_state:
-                empty("No changes yet.")
+                empty("No changes yet.", "Submissions, cancellations, tokens and settings appear here.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
 from nicegui import html, ui
@@ -112,7 +112,7 @@ class ClusterPage:
             for account in state.inventory.nodes
             if not account.removed and (not self._rack or account.node.rack == self._rack)
         ]
-        rows = [(name, each["health"], each["health_why"]) for name, each in known if each]
+        rows = [(name, each["health"], _signs(each)) for name, each in known if each]
         rows = [row for row in rows if row[1] != NodeHealthState.HEALTHY.value or row[2]][:MAX_NODES]
         if rows == self._health_rows:
             return
@@ -225,7 +225,8 @@ class ClusterPage:
             html.p(f"{node_state}, {account.free} of {node.devices} {node.device_type} free").classes("muted")
             about = self._context.service.health_of(node.id)
             if about:
-                html.p(f"Health: {about['health']}" + (f", {about['health_why']}" if about["health_why"] else ""))
+                signs = _signs(about)
+                html.p(f"Health: {about['health']}" + (f", {signs}" if signs else ""))
             with html.div().classes("stack"):
                 for live in seen:
                     with html.a(href=f"/jobs/{live.job.id}").classes("list-row"):
@@ -246,6 +247,12 @@ class ClusterPage:
         wanted = await dialog
         if wanted == "drain" and await drain(self._context, node_id, drained=not account.drained):
             await self.update()
+
+
+def _signs(about: Mapping[str, str]) -> str:
+    """Return the last sign against a node and its checks that are broken, in words."""
+    broken = about.get("broken_checks")
+    return "; ".join(each for each in (about["health_why"], broken and f"broken check {broken}") if each)
 
 
 def _names(holders: Holders, index: int, name_of: Callable[[LiveJob], str | None]) -> list[str]:

@@ -202,7 +202,9 @@ class JobsPage:
                 filtered = self._text or self._shown or self._tenant
                 empty(
                     "No jobs match." if filtered else "No jobs yet.",
-                    "Change the search or clear the filters." if filtered else "Submit a job to see it here.",
+                    "Change the search or clear the filters."
+                    if filtered
+                    else "Submit one here, or with: rota submit --gpus 1 -- python train.py",
                 )
 
     def _row(self, row: Any) -> None:

@@ -101,7 +101,10 @@ class OverviewPage:
         self._types.clear()
         with self._types:
             if not counts:
-                empty("This machine has no devices.", "Jobs that request no GPUs can still run.")
+                empty(
+                    "This machine has no devices.",
+                    "Jobs that request no GPUs can still run; rota up --emulate gpu=8/4 emulates some.",
+                )
                 return
             for count in counts:
                 label = f"{words.amount(count.busy)} busy, {words.amount(count.idle)} idle, {count.bad} unavailable"
@@ -117,7 +120,7 @@ class OverviewPage:
         self._tenants.clear()
         with self._tenants:
             if not uses:
-                empty("No tenant has active jobs.")
+                empty("No tenant has active jobs.", "Submit one: rota submit --gpus 1 -- python train.py")
                 return
             busiest = sorted(uses.items(), key=lambda pair: (-pair[1].held, -pair[1].waiting, pair[0]))
             most = max(max(use.held, float(use.guaranteed)) for use in uses.values()) or 1.0

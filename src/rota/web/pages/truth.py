@@ -189,7 +189,10 @@ def _show_causes(rows: Sequence[CauseRow]) -> None:
 
 def _show_simulated(answer: Answer) -> None:
     if answer.real is None or answer.error is None:
-        empty("No job was submitted and ended under the present policy in this period.")
+        empty(
+            "No job was submitted and ended under the present policy in this period.",
+            "Choose a longer one, or come back when some have ended.",
+        )
         return
     with html.table().classes("table").props('aria-label="Simulated against real"'):
         with html.thead(), html.tr():
@@ -225,7 +228,10 @@ def _table(title: str, rows: Sequence[TruthRow]) -> None:
         with html.div().classes("card-head padded"):
             html.h2(title)
         if not rows:
-            empty("No forecast has been scored in this period.")
+            empty(
+                "No forecast has been scored in this period.",
+                "Each job that starts is compared with what was forecast at its submission.",
+            )
             return
         with html.table().classes("table").props(f'aria-label="{title}"'):
             with html.thead(), html.tr():

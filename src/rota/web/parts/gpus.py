@@ -83,7 +83,7 @@ def _options(series: dict[str, Any], fields: tuple[tuple[str, str, int], ...]) -
 def show_gpus(rows: list[dict[str, Any]]) -> None:
     """Show the GPUs of the machine as a table."""
     if not rows:
-        empty("No GPU of this machine is watched.")
+        empty("No GPU of this machine is watched.", "rota doctor says what is missing.")
         return
     with html.table().classes("table").props('data-testid="gpus"'):
         with html.thead(), html.tr():

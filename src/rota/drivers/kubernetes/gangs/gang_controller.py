@@ -282,7 +282,10 @@ class GangController:
         missing = gang.missing
         if gang.stage is not Stage.PLACED or not missing:
             return
-        if self._context.gang_index.does_without(gang, wanted):
+        if _runs_smaller(gang):  # a controller may take minutes to make pods again after some were evicted
+            gang.deadline_s = clock.now_s() + self._context.settings.gang_timeout
+            self._context.outdated.set()
+        elif self._context.gang_index.does_without(gang, wanted):
             for slot in missing:
                 slot.outcome = PodPhase.SUCCEEDED
             self._context.outdated.set()
@@ -349,3 +352,9 @@ class GangController:
             self._context.work.do(self._context.binder.delete_owner(gang.key.namespace, gang.owner))
         for pod in gang.waiting:
             self._context.work.do(self._context.binder.delete(pod))
+
+
+def _runs_smaller(gang: Gang) -> bool:
+    """Whether pods are missing only because an elastic gang was to grow: those that run suffice."""
+    elastic = None if gang.job is None else gang.job.elastic
+    return gang.resizing and elastic is not None and len(gang.slots) - len(gang.missing) >= elastic.min_tasks

@@ -18,6 +18,7 @@ from rota.core.model.cluster import Node
 from rota.core.model.job import NodeId
 from rota.core.model.labels import SUSPECT
 from rota.core.state.state import State
+from rota.drivers.kubernetes.filters.flapping_nodes import FlappingNodes
 from rota.drivers.kubernetes.filters.world import FilterState
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
@@ -43,6 +44,7 @@ class NodeCache:
         self._seen: dict[str, NodeSeen] = {name: planned_node(None, node) for name, node in self._planned.items()}
         self._reported: dict[str, NodeSeen] = {}
         self._stale: dict[str, None] = {}
+        self._flapping = FlappingNodes()
         self.lost_since_s: dict[str, float] = {}
         """Unreachable nodes, with the time since when."""
 
@@ -67,6 +69,11 @@ class NodeCache:
         facts = None if seen is None else seen.facts
         return facts is not None and any(taint[:2] == SUSPECT for taint in facts.taints)
 
+    def doubts(self) -> dict[str, tuple[bool, str]]:
+        """The nodes that have the taint of a suspect, or the condition: whether they have the taint, and why."""
+        known = {name: (self.is_suspect(name), seen.doubt) for name, seen in self._seen.items()}
+        return {name: each for name, each in known.items() if any(each)}
+
     def see(self, value: Json, now_s: float) -> None:
         """Record the present form of a node object."""
         name, seen = name_of(value), read_node(value, self._settings)
@@ -78,11 +85,12 @@ class NodeCache:
             if name not in self._planned:
                 return
             seen = planned_node(seen, self._planned[name])
-        self._put(name, seen, now_s)
+        self._put(name, self._flapping.steady(name, seen, now_s), now_s)
 
     def gone(self, name: str, now_s: float) -> None:
         """Record the deletion of a node object."""
         self._world.drop_node(name)
+        self._flapping.forget(name)
         if name in self._planned:
             self._put(name, planned_node(None, self._planned[name]), now_s)
         elif name in self._seen:
@@ -97,6 +105,11 @@ class NodeCache:
             self.gone(name, now_s)
         for value in values:
             self.see(value, now_s)
+
+    def release(self, now_s: float) -> None:
+        """Take nodes into use again whose conditions came and went, and that have been well since."""
+        for name, seen in self._flapping.released(now_s).items():
+            self._put(name, seen, now_s)
 
     def begin(self) -> None:
         """Mark all nodes as reported to the engine and up."""

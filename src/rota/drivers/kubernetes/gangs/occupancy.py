@@ -76,6 +76,12 @@ class Occupancy:
                 found.append(NodeOccupied(NodeId(node), *held))
         return found
 
+    def restated(self, node: str) -> NodeOccupied:
+        """What is held of a node, whether the engine knows it or not."""
+        self._stale.pop(node, None)
+        held = self._reported[node] = self._by_node.get(node, _NOTHING)
+        return NodeOccupied(NodeId(node), *held)
+
     def _shift(self, node: str, held: Amounts, sign: int) -> None:
         before = self._by_node.get(node, _NOTHING)
         self._by_node[node] = (before[0] + sign * held[0], before[1] + sign * held[1], before[2] + sign * held[2])

@@ -246,9 +246,11 @@ def _still_wanted(wanted: int | None, tasks: Sequence[TaskRank], bound: Containe
 
 
 def has_gaps(gang: Gang) -> bool:
-    """Whether the annotations of bound pods list more slots than there are pods."""
+    """Whether bound pods may be fewer than there should be, by their annotations; of an elastic gang none says so."""
     annotated = [pod for pod in gang.members.values() if PLACEMENT in pod.annotations and pod.node]
-    return any(len(annotated) < _number(pod, SIZE) for pod in annotated if not is_elastic(pod))
+    if annotated and is_elastic(annotated[0]):
+        return gang.size is None
+    return any(len(annotated) < _number(pod, SIZE) for pod in annotated)
 
 
 def _number(pod: Pod, note: str) -> int:
@@ -290,7 +292,8 @@ def _found_elastic(
     index_by_node = {str(node.id): index for index, node in enumerate(nodes)}
     first = min(holding, key=rank)
     there = [pod for pod in gang.members.values() if not pod.ending and not pod.phase.is_over]
-    job = job_of(gang, [first] * max(gang.size or 0, len(there)), settings, JobId(first.annotations[JOB_ID]))
+    pods = max(gang.size or 0, gang.wanted or 0, len(there))
+    job = job_of(gang, [first] * pods, settings, JobId(first.annotations[JOB_ID]))
     if job.elastic is None or len(holding) < job.elastic.min_tasks:
         return None
     placement = []

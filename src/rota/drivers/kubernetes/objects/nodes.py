@@ -38,6 +38,8 @@ PROBLEMS = frozenset(
     }
 )
 """Conditions that programs such as node-problem-detector write; one that is True takes the node out of use."""
+SUSPECT_CONDITION = "RotaSuspect"
+"""The condition that Rota writes onto nodes in doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ class NodeSeen:
     cordoned: bool
     unhealthy: str = ""
     """The condition that takes it out of use, in words."""
+    doubt: str = ""
+    """What the condition of a suspect, while it is True, says."""
     pods: int | None = None
     """Maximum number of pods; None if it is not stated."""
     facts: NodeFacts | None = field(default=None, compare=False)
@@ -66,6 +70,7 @@ def node_seen(value: Json, settings: ClusterSettings) -> NodeSeen:
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),
         cordoned=bool(spec.get("unschedulable")) or bool(unhealthy),
         unhealthy=unhealthy,
+        doubt=_doubt(conditions),
         pods=whole(str(has["pods"])) if "pods" in has else None,
         facts=_facts(value, settings, has),
     )
@@ -79,6 +84,13 @@ def _unhealthy(conditions: Iterable[Json], settings: ClusterSettings) -> str:
         is_part = status == "False" and kind.endswith("Ready") and kind != "Ready"
         if is_problem or is_part:
             return f"condition {kind} is {status}: {each.get('message') or each.get('reason') or 'no message'}"[:500]
+    return ""
+
+
+def _doubt(conditions: Iterable[Json]) -> str:
+    for each in conditions:
+        if each.get("type") == SUSPECT_CONDITION and each.get("status") == "True":
+            return str(each.get("message") or "no message")[:500]
     return ""
 
 

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import shutil
+import subprocess
 from dataclasses import dataclass
 
+from rota.core.errors import RotaError
 from rota.drivers.local.task_runner.nvml import find_nvml
 
 log = logging.getLogger("rota.drivers.local")
 LIBRARY = "libcuda.so.1"
 LAUNCHER = "cuda-checkpoint"
 """NVIDIA's program that starts a job whose processes can be suspended together."""
+CRIU = "criu"
+CHECK_S = 20.0
 _SUSPENDS_SINCE, _MOVES_SINCE, _SEVERAL_SINCE = 570, 580, 590
 """The releases from which processes can be suspended; memory can be restored onto other GPUs than it came from; several
 processes of a job can be suspended together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskWriter:
+    """The program that writes suspended processes to disk, and after how long."""
+
+    program: str
+    after_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +41,8 @@ class GpuAbilities:
     """The program with which tasks are started so that several of their processes can be suspended together."""
     several: str | None = None
     """Why several processes of a job can't be suspended together; None if they can."""
+    writer: DiskWriter | None = None
+    """Writes jobs to disk that wait suspended; None: they stay in host memory."""
 
 
 def gpu_abilities() -> GpuAbilities | None:
@@ -51,6 +66,25 @@ def gpu_abilities() -> GpuAbilities | None:
     elif launcher is None:
         several = f"{LAUNCHER} is not installed, with which jobs of several processes must be started"
     return GpuAbilities(library=LIBRARY, uuids=uuids, launcher=launcher if several is None else None, several=several)
+
+
+def disk_writer(after_s: float) -> DiskWriter:
+    """Return what writes suspended jobs to disk; raise a `RotaError` that says why if that can't be done here."""
+    program = shutil.which(CRIU)
+    if program is None:
+        raise RotaError(f"gpu.to_disk: {CRIU} is not installed; install CRIU 4 or later, or leave it out")
+    if os.geteuid() != 0:
+        raise RotaError(f"gpu.to_disk: {CRIU} needs root, and this manager does not run as root; leave it out")
+    try:
+        checked = subprocess.run([program, "check"], capture_output=True, text=True, timeout=CHECK_S, check=False)
+        why = "" if checked.returncode == 0 else (checked.stderr + checked.stdout).strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+        checked = None
+    if checked is None or checked.returncode:
+        first = next((line for line in why.splitlines() if "Error" in line), why[:200] or "no reason given")
+        raise RotaError(f"gpu.to_disk: `{CRIU} check` refuses this machine: {first.strip()}")
+    return DiskWriter(program=program, after_s=after_s)
 
 
 def _tell(why: str) -> None:

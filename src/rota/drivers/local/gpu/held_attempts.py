@@ -9,9 +9,11 @@ from pathlib import Path
 
 from rota.core.codec.values import decode_placement, encode_placement
 from rota.core.model.cluster import Node
-from rota.core.model.placement import Placement, device_indexes
+from rota.core.model.placement import Placement, device_indexes, same_devices
 from rota.drivers.local.attempt import Attempt
+from rota.drivers.local.confinement.device_rules import refused
 from rota.drivers.local.launch_order import LaunchOrder
+from rota.drivers.local.settings import Settings
 from rota.store.run_folder import Json, attempt_folder, read_json, write_json
 
 HELD_FILE = "held.json"
@@ -52,6 +54,26 @@ def is_suspendable(home: Path, order: LaunchOrder) -> bool:
     with contextlib.suppress(OSError, ValueError):
         state = read_json(attempt_folder(home, order.job.id, order.attempt) / "0" / "state.json")
     return state is not None and bool(state.get("swap_bytes") or state.get("swap"))
+
+
+def way_back(settings: Settings, token: str, before: Placement, after: Placement) -> Json | None:
+    """The GPUs that change places, by name, and those of the task from now on; None if it goes on where it was.
+
+    From now on the task may open its new GPUs, and no longer those of before.
+    """
+    changed = changed_devices(settings, before, after)
+    if changed is not None:
+        with contextlib.suppress(OSError):  # it then fails to open them, and says so
+            settings.limits.refuse(token, refused(settings.device_nodes, changed["gpus"]))
+    return changed
+
+
+def changed_devices(settings: Settings, before: Placement, after: Placement) -> Json | None:
+    """The GPUs that change places, by name, and those of the task from now on; None if they are the same."""
+    if same_devices(before, after):
+        return None
+    new = devices_of(after)
+    return {"pairs": changed_places(devices_of(before), new, settings.gpu.uuids if settings.gpu else ()), "gpus": new}
 
 
 def devices_of(placement: Placement) -> list[int]:

@@ -38,12 +38,11 @@ def find_devices(library: Any) -> list[NamedDevice]:
     is_partitioned = False
     for index in range(library.nvmlDeviceGetCount()):
         handle = library.nvmlDeviceGetHandleByIndex(index)
-        if not _has_instances(library, handle):
-            memory = int(library.nvmlDeviceGetMemoryInfo(handle).total)
-            found.append(NamedDevice(uuid=_text(library.nvmlDeviceGetUUID(handle)), gpu=index, memory_bytes=memory))
+        if not has_instances(library, handle):
+            found.append(whole_gpu(library, handle, index))
             continue
         is_partitioned = True
-        found.extend(_instances(library, handle, index))
+        found.extend(instances_of(library, handle, index))
     return found if is_partitioned else []
 
 
@@ -72,24 +71,32 @@ def _with_devices(host: Node, devices: int) -> Node:
     return replace(host, devices=devices, sockets=host.sockets if sum(host.sockets) == devices else ())
 
 
-def _has_instances(library: Any, handle: Any) -> bool:
+def whole_gpu(library: Any, handle: Any, index: int) -> NamedDevice:
+    """Return a GPU that is not partitioned, by name."""
+    memory = int(library.nvmlDeviceGetMemoryInfo(handle).total)
+    return NamedDevice(uuid=text_of(library.nvmlDeviceGetUUID(handle)), gpu=index, memory_bytes=memory)
+
+
+def has_instances(library: Any, handle: Any) -> bool:
+    """Return whether a GPU is partitioned, into however many instances."""
     try:
         return bool(library.nvmlDeviceGetMigMode(handle)[0])
     except library.NVMLError:  # it can't be partitioned
         return False
 
 
-def _instances(library: Any, handle: Any, index: int) -> list[NamedDevice]:
+def instances_of(library: Any, handle: Any, index: int) -> list[NamedDevice]:
+    """Return the instances of a partitioned GPU."""
     found = []
     for number in range(library.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             instance = library.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
         except library.NVMLError:
             continue
-        name = _text(library.nvmlDeviceGetName(instance))
+        name = text_of(library.nvmlDeviceGetName(instance))
         found.append(
             NamedDevice(
-                uuid=_text(library.nvmlDeviceGetUUID(instance)),
+                uuid=text_of(library.nvmlDeviceGetUUID(instance)),
                 gpu=index,
                 profile=name.rpartition(" ")[2],
                 memory_bytes=int(library.nvmlDeviceGetMemoryInfo(instance).total),
@@ -98,5 +105,6 @@ def _instances(library: Any, handle: Any, index: int) -> list[NamedDevice]:
     return found
 
 
-def _text(value: str | bytes) -> str:
+def text_of(value: str | bytes) -> str:
+    """Return what NVML says as text."""
     return value if isinstance(value, str) else value.decode()

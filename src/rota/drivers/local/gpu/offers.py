@@ -73,6 +73,11 @@ class SuspensionOffers:
         self.short.discard(job_id)
         self._refused.pop(job_id, None)
 
+    def hold(self, job_id: JobId) -> None:
+        """Take note that a job's GPU memory is on the host, and tell it."""
+        self._memory.hold(job_id)
+        self.tell_memory()
+
     def tell_memory(self) -> None:
         """Tell how much of the node's memory suspended jobs hold."""
         self._answer(NodeOccupied(self._node, memory_bytes=self._memory.held_bytes), ExitDetail())

@@ -7,10 +7,10 @@ the job's only CUDA process, and host memory for it is booked (`CheckpointChange
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rota.core.engine.driver import ExitDetail
@@ -29,21 +29,20 @@ from rota.core.messages.events import (
 )
 from rota.core.model.cluster import Node
 from rota.core.model.job import JobId
-from rota.core.model.placement import Placement, same_devices
+from rota.core.model.placement import Placement
 from rota.core.state.phases import Phase
 from rota.core.state.state import State
 from rota.drivers.local import attempt_events
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.attempt_controller import AttemptController
-from rota.drivers.local.confinement.device_rules import refused
 from rota.drivers.local.gpu.copy_rates import LearnedRates
+from rota.drivers.local.gpu.disk_images import DiskImages
 from rota.drivers.local.gpu.held_attempts import (
     HELD_FILE,
-    changed_places,
-    devices_of,
     is_suspendable,
     link_attempt,
     placement_before,
+    way_back,
     write_held,
 )
 from rota.drivers.local.gpu.host_memory import HostMemory
@@ -51,7 +50,7 @@ from rota.drivers.local.gpu.offers import SuspensionOffers
 from rota.drivers.local.gpu.residency import FreeOnGpus, GpuRoom, Residency
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.settings import Settings
-from rota.store.run_folder import Json, attempt_folder
+from rota.store.run_folder import attempt_folder
 
 log = logging.getLogger("rota.drivers.local")
 LOOK_S = 2.0
@@ -77,7 +76,6 @@ class SuspendingAttempts:
         self._home = settings.home
         self._state = state
         self._nodes = nodes
-        self._uuids = () if settings.gpu is None else settings.gpu.uuids
         self._answer = answer
         self._later = later
         self.memory = HostMemory() if memory is None else memory
@@ -88,14 +86,16 @@ class SuspendingAttempts:
         self._leaving: set[JobId] = set()
         self._held: dict[JobId, Placement] = {}
         """Jobs that wait suspended, and the devices that they left."""
-        self._coming: set[JobId] = set()
+        self._disk = DiskImages(settings)
+        self._coming: dict[JobId, LaunchOrder] = {}
+        """Jobs that are about to go on after they waited suspended."""
         self._lost: set[JobId] = set()
         """Jobs whose suspended processes have ended: they start over although the engine counts their work."""
         self._offers = SuspensionOffers(state, nodes[0].id, answer, self.memory, self._rates)
         self._moving: dict[JobId, LaunchOrder] = {}
         """Jobs that move to other GPUs with their memory."""
         free = free_on_gpus or GpuRoom(settings.nvml).free_bytes
-        self._residency = Residency(free, self._gpu_bytes, self._of_inner, self._make_room)
+        self._residency = Residency(free, self._gpu_bytes, lambda job_id: self._inner.attempt(job_id), self._leave_gpu)
         self._timer: Any = None
 
     def attach(self, inner: AttemptController) -> None:
@@ -112,7 +112,7 @@ class SuspendingAttempts:
         if attempt.tasks[0].has_ended:  # its memory is gone, and so is it
             return
         held, refused = attempt.tasks[0].swap_bytes, attempt.tasks[0].swap_refused
-        if job_id in self._leaving | self._coming | self._held.keys() or job_id in self._moving:
+        if job_id in self._leaving | self._coming.keys() | self._held.keys() | self._moving.keys():
             return
         if refused and not held:
             self._offers.refuse(job_id, refused)
@@ -142,7 +142,7 @@ class SuspendingAttempts:
                 self._answer(Stopped(job_id, work), detail)
                 return
             case Resumed(job_id, rate, work_from_s) if job_id in self._coming:
-                self._coming.discard(job_id)
+                del self._coming[job_id]
                 self._back(job_id)
                 self._answer(Started(job_id, rate, work_from_s), detail)
                 self._offers.book(job_id, self._gpu_bytes.get(job_id, 0))  # the price may be another by now
@@ -158,9 +158,15 @@ class SuspendingAttempts:
         elif isinstance(event, Resumed):
             self.memory.return_to_gpu(event.job_id)
         elif isinstance(event, _OVER):
-            was_held = self._held.pop(event.job_id, None) is not None
+            was_held, coming = self._held.pop(event.job_id, None) is not None, self._coming.get(event.job_id)
+            is_on_disk = self._disk.has_taken(event.job_id)
             self._forget(event.job_id)
             self._residency.left(event.job_id)
+            if is_on_disk:
+                self._offers.tell_memory()
+                if coming is not None:  # its turn came too late to keep it in memory
+                    self._restore(coming)
+                return
             if was_held:
                 self._lose(event.job_id, detail)
                 return
@@ -175,6 +181,9 @@ class SuspendingAttempts:
         if job_id in self._held:
             link_attempt(self._home, order, self._attempt(job_id).number)
             before = self._held.pop(job_id)
+        elif job_id in self._disk.jobs or self._disk.find_linked(order, self._nodes):
+            self._restore(order)
+            return
         elif folder.is_symlink():  # after a restart of the manager: it was about to go on
             before = placement_before(folder, self._nodes) or order.placement
             self._inner.find(replace(order, placement=before))
@@ -187,26 +196,25 @@ class SuspendingAttempts:
             else:
                 self._residency.come(job_id, order.placement, need or None, lambda: self._inner.start(order))
             return
-        self._coming.add(job_id)
+        self._coming[job_id] = order
         self._go_on(job_id, before, order.placement)
 
     def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """Find the tasks of a job again; those of one that leaves suspended are not ordered to stop."""
         leaves = stopping in _LEAVES and is_suspendable(self._home, order)
         self._inner.find(order, None if leaves else stopping)
-        attempt = self._inner.attempt(order.job.id)
-        if not leaves and attempt is not None and attempt.tasks[0].is_on_host:  # it waits for its turn
-            self._gpu_bytes[order.job.id] = max(self._bytes_of(order.job.id), 1)
-            self.memory.hold(order.job.id, self._gpu_bytes[order.job.id])
-        if leaves:
-            self._gpu_bytes[order.job.id] = max(self._bytes_of(order.job.id), 1)
-            self.memory.book(order.job.id, self._gpu_bytes[order.job.id])
+        job_id, attempt = order.job.id, self._inner.attempt(order.job.id)
+        waits = attempt is not None and attempt.tasks[0].is_on_host  # for its turn
+        if leaves or waits:
+            self._gpu_bytes[job_id] = max(self._bytes_of(job_id), 1)
+            (self.memory.book if leaves else self.memory.hold)(job_id, self._gpu_bytes[job_id])
 
     def find_held(self, order: LaunchOrder) -> None:
         """Find the tasks of a job that waits, if it waits suspended."""
         folder = attempt_folder(self._home, order.job.id, order.attempt)
         before = placement_before(folder, self._nodes)
-        if before is None:
+        if before is None or self._disk.find(order.job.id, order.attempt, before):
+            self._look_again()  # it may be cancelled
             return
         self._held[order.job.id] = before
         self._inner.find(replace(order, placement=before))
@@ -221,8 +229,7 @@ class SuspendingAttempts:
         if not order.moves or not self._can_move(order):
             self._inner.resize(order, before)
             return
-        was_known = self._inner.attempt(job_id) is not None
-        if not was_known:  # after a restart of the manager
+        if self._inner.attempt(job_id) is None:  # after a restart of the manager
             begun = attempt_folder(self._home, job_id, order.attempt).is_symlink()
             self._inner.find(replace(order, placement=before, attempt=order.attempt - (not begun), resizes=False))
             self._gpu_bytes[job_id] = max(self._bytes_of(job_id), 1)
@@ -233,7 +240,7 @@ class SuspendingAttempts:
         if self._attempt(job_id).tasks[0].is_on_host:
             self._arrive(job_id)
         else:
-            self._inner.suspend(job_id, self._to_host(job_id))
+            self._leave_gpu(job_id)
 
     def share(self, job_id: JobId, placement: Placement) -> None:
         """Give a job another fraction of its devices."""
@@ -242,8 +249,10 @@ class SuspendingAttempts:
     def suspend(self, job_id: JobId) -> None:
         """Suspend a job. Its GPU memory stays until another job needs the room; if that can't be ordered later, it goes
         to the host now."""
-        stays = job_id in self.memory and bool(self._gpu_bytes.get(job_id))
-        self._inner.suspend(job_id, None if stays else self._to_host(job_id))
+        if job_id in self.memory and self._gpu_bytes.get(job_id):
+            self._inner.suspend(job_id)
+        else:
+            self._leave_gpu(job_id)
 
     def resume(self, job_id: JobId) -> None:
         """Resume a job, once there is room for its memory."""
@@ -251,15 +260,15 @@ class SuspendingAttempts:
         if attempt is None or not attempt.tasks[0].is_on_host:
             self._inner.resume(job_id)
             return
-        need = self._gpu_bytes.get(job_id) or None
-        self._residency.come(job_id, attempt.placement, need, lambda: self._inner.resume(job_id))
+        need, come = self._gpu_bytes.get(job_id) or None, partial(self._inner.resume, job_id)
+        self._residency.come(job_id, attempt.placement, need, come)
 
     def stop(self, job_id: JobId, cause: Cause) -> None:
         """Stop a job; one that could not save is suspended, if the engine counts on that."""
         self._residency.come_now(job_id)
         if cause in _LEAVES and job_id in self.memory and self._gpu_bytes.get(job_id):
             self._leaving.add(job_id)
-            self._inner.suspend(job_id, self._to_host(job_id))
+            self._leave_gpu(job_id)
             return
         self._leaving.discard(job_id)
         self._moving.pop(job_id, None)
@@ -280,11 +289,8 @@ class SuspendingAttempts:
         """A suspended job has made room, unless the host has no memory for it."""
         if self._attempt(job_id).tasks[0].is_on_host:
             self._rates.learn(self._attempt(job_id).tasks[0].state)
-            self.memory.hold(job_id)
-            self._offers.tell_memory()
+            self._offers.hold(job_id)
         self._residency.left(job_id)
-
-    # -- moves -----------------------------------------------------------------------------------
 
     def _can_move(self, order: LaunchOrder) -> bool:
         """Return whether a job's memory can go along to other GPUs."""
@@ -297,7 +303,7 @@ class SuspendingAttempts:
         """The memory of a job that moves is on the host: let it go on where it was sent."""
         order, attempt = self._moving[job_id], self._attempt(job_id)
         self.memory.hold(job_id)
-        link_attempt(self._home, order, self._attempt(job_id).number)
+        link_attempt(self._home, order, attempt.number)
         self._go_on(job_id, attempt.placement, order.placement)
 
     def _go_on(self, job_id: JobId, before: Placement, after: Placement) -> None:
@@ -305,9 +311,19 @@ class SuspendingAttempts:
 
         def come() -> None:
             self._inner.share(job_id, after)
-            self._inner.resume(job_id, self._way_back(before, after, job_id))
+            back = way_back(self._settings, self._attempt(job_id).tasks[0].token, before, after)
+            self._inner.resume(job_id, back)
 
         self._residency.come(job_id, after, self._gpu_bytes.get(job_id) or None, come)
+
+    def _restore(self, order: LaunchOrder) -> None:
+        """Let a job that is on disk go on, once there is room for its memory."""
+        job_id, job = order.job.id, self._disk.jobs[order.job.id]
+        self._coming[job_id], self._gpu_bytes[job_id] = order, job.gpu_bytes
+        self.memory.hold(job_id, job.gpu_bytes)
+        link_attempt(self._home, order, job.attempt)
+        come = partial(self._disk.restore, order, self._inner.start)
+        self._residency.come(job_id, order.placement, job.gpu_bytes, come)
 
     # -- jobs that wait suspended ----------------------------------------------------------------
 
@@ -316,8 +332,7 @@ class SuspendingAttempts:
         self._held[job_id] = attempt.placement
         self._rates.learn(attempt.tasks[0].state)
         write_held(attempt, self._nodes)
-        self.memory.hold(job_id)
-        self._offers.tell_memory()
+        self._offers.hold(job_id)
         self._look_again()
 
     def _back(self, job_id: JobId) -> None:
@@ -325,6 +340,7 @@ class SuspendingAttempts:
         self._rates.learn(attempt.tasks[0].state)
         (attempt.tasks[0].folder.parent / HELD_FILE).unlink(missing_ok=True)
         self.memory.return_to_gpu(job_id)
+        self._disk.left_memory(job_id)
         self._offers.tell_memory()
 
     def _lose(self, job_id: JobId, detail: ExitDetail) -> None:
@@ -338,7 +354,8 @@ class SuspendingAttempts:
         self.memory.release(job_id)
         self._gpu_bytes.pop(job_id, None)
         self._leaving.discard(job_id)
-        self._coming.discard(job_id)
+        self._coming.pop(job_id, None)
+        self._disk.left_memory(job_id)
         self._moving.pop(job_id, None)
         self._offers.forget(job_id)
 
@@ -349,16 +366,21 @@ class SuspendingAttempts:
     def _look(self) -> None:
         """End suspended jobs that were cancelled, and try again to book memory for running ones."""
         self._timer = None
-        for job_id in list(self._held):
+        for job_id in [*self._held, *self._disk.jobs]:
             live = self._state.jobs.get(job_id)
-            if live is None or live.phase >= Phase.SUCCEEDED:
+            if live is not None and live.phase < Phase.SUCCEEDED:
+                if job_id in self._held:
+                    self._disk.look(self._attempt(job_id))
+            elif job_id in self._disk.jobs:
+                self._disk.drop(job_id)
+            else:
                 del self._held[job_id]
                 self._forget(job_id)
                 self._inner.stop(job_id, Cause.CANCELLED)
                 self._offers.tell_memory()
         for job_id in list(self._offers.short):
             self._offers.book(job_id, self._gpu_bytes[job_id])
-        if self._held or self._offers.short:
+        if self._held or self._offers.short or self._disk.jobs:
             self._look_again()
 
     # -- attempts, folders and devices ---------------------------------------------------------------------
@@ -372,26 +394,6 @@ class SuspendingAttempts:
         attempt = self._inner.attempt(job_id)
         return 0 if attempt is None else attempt.tasks[0].swap_bytes
 
-    def _to_host(self, job_id: JobId) -> Json:
-        """What a task is told: how much of its GPU memory the host can take."""
-        return {"swap": True, "most_bytes": self.memory.most_bytes(job_id)}
-
-    def _allow(self, job_id: JobId, devices: Sequence[int]) -> None:
-        """Let a job's only task open these devices, and no longer those of before."""
-        token = self._attempt(job_id).tasks[0].token
-        with contextlib.suppress(OSError):  # it then fails to open them, and says so
-            self._settings.limits.refuse(token, refused(self._settings.device_nodes, devices))
-
-    def _way_back(self, before: Placement, after: Placement, job_id: JobId) -> Json | None:
-        """The GPUs that change places, by name, and those of the task from now on; None if it goes on where it was."""
-        if same_devices(before, after):
-            return None
-        new = devices_of(after)
-        self._allow(job_id, new)
-        return {"pairs": changed_places(devices_of(before), new, self._uuids), "gpus": new}
-
-    def _of_inner(self, job_id: JobId) -> Attempt | None:
-        return self._inner.attempt(job_id)
-
-    def _make_room(self, job_id: JobId) -> None:
-        self._inner.suspend(job_id, self._to_host(job_id))
+    def _leave_gpu(self, job_id: JobId) -> None:
+        """Suspend a job with its memory on the host, if that can take as much."""
+        self._inner.suspend(job_id, {"swap": True, "most_bytes": self.memory.most_bytes(job_id)})

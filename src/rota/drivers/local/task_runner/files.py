@@ -18,10 +18,25 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+CHUNK = 65536
 NUDGE_S = 0.5
 SPARE_BYTES = 4096
 TELL = "tell"
 """The pipe through which a task reports to its supervisor."""
+
+
+def await_folder() -> bytes:
+    """Return what the manager sends; empty if it has exited. Detach the standard input then."""
+    received = b""
+    while not received.endswith(b"\n"):
+        more = os.read(0, CHUNK)
+        if not more:
+            return b""
+        received += more
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return received.rstrip(b"\n")
 
 
 def make_pipe(name: str, uid: int | None, gid: int | None) -> int:

@@ -11,10 +11,11 @@ class OutputFiles:
     When the disk is full the task continues: lost output is counted, and reported when there is room again.
     """
 
-    def __init__(self, most_bytes: int, most_files: int) -> None:
+    def __init__(self, most_bytes: int, most_files: int, *, goes_on: bool = False) -> None:
+        """`goes_on`: after what an earlier supervisor of the same task has kept."""
         self._most_bytes = most_bytes
         self._most_files = most_files
-        self._at = 0
+        self._at = _end() if goes_on else 0
         self._begun = 0
         self._lost = 0
         self._file = -1
@@ -44,6 +45,15 @@ class OutputFiles:
         self.close()
         self._begun = self._at
         self._file = os.open(f"output-{self._at:015d}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        kept = sorted(name for name in os.listdir(".") if name.startswith("output-"))
-        for name in kept[: -self._most_files]:
+        for name in _kept()[: -self._most_files]:
             os.unlink(name)
+
+
+def _kept() -> list[str]:
+    return sorted(name for name in os.listdir(".") if name.startswith("output-"))
+
+
+def _end() -> int:
+    """The offset at which the output that was kept ends."""
+    kept = _kept()
+    return int(kept[-1].removeprefix("output-").removesuffix(".log")) + os.stat(kept[-1]).st_size if kept else 0

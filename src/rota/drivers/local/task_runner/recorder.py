@@ -9,6 +9,7 @@ import select
 import signal
 
 from rota.drivers.local.task_runner.clock import now_s
+from rota.drivers.local.task_runner.criu import restore
 from rota.drivers.local.task_runner.files import write_when_possible
 from rota.drivers.local.task_runner.processes import in_session, is_sealed, processes_of, started
 
@@ -28,20 +29,13 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
-    confined, confines = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        for end in (tell, life, confined):
-            os.close(end)
-        _become(task, output, confines)
+    pid = restore(task, output) if task.get("restore") else _start(task, output, (tell, life))
     os.close(output)
-    os.close(confines)
-    if task.get("confine"):
-        os.read(confined, 1)  # until then, the supervisor would find the mounts of the machine, not of the task
-    os.close(confined)
     with contextlib.suppress(BrokenPipeError):
         os.write(tell, f"{pid} {started(pid)}".encode())
     os.close(tell)
+    if not pid:
+        return
     finished = os.pidfd_open(pid)
     poller = select.poll()
     poller.register(finished, select.POLLIN)
@@ -61,6 +55,21 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
         "left": left,
     }
     write_when_possible("exit.json", ended)
+
+
+def _start(task: Json, output: int, not_its: tuple[int, int]) -> int:
+    """Fork the task; return its id."""
+    confined, confines = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        for end in (*not_its, confined):
+            os.close(end)
+        _become(task, output, confines)
+    os.close(confines)
+    if task.get("confine"):
+        os.read(confined, 1)  # until then, the supervisor would find the mounts of the machine, not of the task
+    os.close(confined)
+    return pid
 
 
 def _become(task: Json, output: int, confines: int) -> None:

@@ -12,6 +12,7 @@ import signal
 import time
 
 from rota.drivers.local.task_runner.clock import now_s
+from rota.drivers.local.task_runner.criu import dump
 from rota.drivers.local.task_runner.cuda_checkpoint import CheckpointFailed, CudaCheckpoint
 
 TYPE_CHECKING = False
@@ -59,6 +60,19 @@ class Rest:
         """When a suspension ends by itself."""
         self.is_swapped = False
         """Whether the task's GPU memory is on the host."""
+        self.is_written = False
+        """Whether the task is on disk as well."""
+        self._was_tried = False
+        """Whether it was tried to write it there, in this suspension."""
+        if task.get("restore"):
+            self._take_over(task["restore"]["state"])
+
+    def _take_over(self, known: Json) -> None:
+        """Continue with a task that was restored from disk, still suspended."""
+        self._since_s, self._rested_s = float(known["rests_since_s"]), float(known.get("rested_s") or 0.0)
+        self._pids = self._probed = tuple(known["swap_pids"])
+        self._bytes, self.is_swapped = int(known["swap_held_bytes"]), True
+        self._raise_limit(self._bytes)
 
     @property
     def copying(self) -> int:
@@ -111,7 +125,9 @@ class Rest:
             self.go_on(order.get("pairs") or ())
             return True
         self.until_s = until_s
-        if order.get("swap") and self._can_swap(int(order.get("most_bytes") or 0)):
+        if order.get("disk"):
+            self._write(str(order["disk"]))
+        elif order.get("swap") and self._can_swap(int(order.get("most_bytes") or 0)):
             self._swap_out()
         elif self._since_s is None:
             self._stop()
@@ -120,8 +136,8 @@ class Rest:
 
     def go_on(self, pairs: Any = ()) -> None:
         """Resume the task, with its GPU memory back on its GPUs first."""
-        self.until_s = FOREVER
-        if self._since_s is None or self._copy is not None:
+        self.until_s, self._was_tried, self.is_written = FOREVER, False, False
+        if self._since_s is None or self._copy is not None or not self._processes.pid:
             return
         self._continue()
         if self.is_swapped:
@@ -144,13 +160,17 @@ class Rest:
             self._refused = ""
             self._tell(swap_bytes=self._bytes, swap_refused=None)
             return None
+        if copy.action == "write":
+            self.is_written = failure is None
+            self._tell(disk_refused=failure)
+            return None
         if failure is not None:
             self._tell(swap=None, swap_failed=failure)
             return f"{copy.action} failed: {failure}"
         self.is_swapped = copy.action == "swap out"
         if self.is_swapped:
             self._stop()
-            self._tell(swap="held", swap_out_s=took_s, swap_held_bytes=self._bytes)
+            self._tell(swap="held", swap_out_s=took_s, swap_held_bytes=self._bytes, swap_pids=self._pids)
         else:
             self._raise_limit(0)
             self._count()
@@ -181,6 +201,12 @@ class Rest:
         self._copy = Copy(self._library, "swap out", self._pids)
         self._tell(swap="out")
 
+    def _write(self, criu: str) -> None:
+        """Write a task to disk whose GPU memory is on the host; once, for what CRIU refuses it refuses again."""
+        if self.is_swapped and not self._was_tried:
+            self._was_tried = True
+            self._copy = Copy(criu, "write", (self._processes.pid,))
+
     def _stop(self) -> None:
         self._processes.signal_group(signal.SIGSTOP)
         if self._since_s is None:
@@ -209,7 +235,7 @@ class Rest:
 
 
 class Copy:
-    """One call of the driver, in a process of its own."""
+    """One call of the driver, or of CRIU, in a process of its own."""
 
     def __init__(self, library: str, action: str, pids: tuple[int, ...], pairs: Any = ()) -> None:
         self.action = action
@@ -236,6 +262,9 @@ class Copy:
 
 
 def _carried_out(library: str, action: str, pids: tuple[int, ...], pairs: Any) -> str:
+    """`library` is that of the driver, or the program that writes to disk."""
+    if action == "write":
+        return dump(library, pids[0])
     try:
         driver = CudaCheckpoint(library)
         if action == "probe":

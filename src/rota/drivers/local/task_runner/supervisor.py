@@ -11,7 +11,19 @@ import time
 
 from rota.drivers.local.task_runner import clock
 from rota.drivers.local.task_runner.clock import now_s
-from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, read, spare, write, write_when_possible
+from rota.drivers.local.task_runner.criu import drop_image, keep_image
+from rota.drivers.local.task_runner.files import (
+    CHUNK,
+    TELL,
+    await_folder,
+    claim,
+    make_pipe,
+    nudge,
+    read,
+    spare,
+    write,
+    write_when_possible,
+)
 from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
@@ -33,7 +45,6 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.files import Json
     from rota.drivers.local.task_runner.gpus import GpuWatch
 
-CHUNK = 65536
 CONFINED = "confined"
 """The argument of a supervisor whose task may have to be confined."""
 MEMORY_EVERY_S = 0.5
@@ -46,7 +57,7 @@ def main() -> int:
     """Run the task of the folder that is named on the standard input to its end; if none is, there is nothing to do."""
     if CONFINED in sys.argv:
         import rota.drivers.local.task_runner.confine  # noqa: F401  # while there is no task to wait for it
-    folder = _await_folder()
+    folder = await_folder()
     if not folder:
         return 0
     os.chdir(folder)
@@ -64,27 +75,13 @@ def main() -> int:
     return 0
 
 
-def _await_folder() -> bytes:
-    """Return what the manager sends; empty if it has exited. Detach the standard input then."""
-    received = b""
-    while not received.endswith(b"\n"):
-        more = os.read(0, CHUNK)
-        if not more:
-            return b""
-        received += more
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    return received.rstrip(b"\n")
-
-
 class Supervisor:
     """Supervises one task."""
 
     def __init__(self, task: Json, wake: int) -> None:
         self._task = task
         self._wake = wake
-        self._output = OutputFiles(int(task["log_bytes"]), int(task["log_files"]))
+        self._output = OutputFiles(int(task["log_bytes"]), int(task["log_files"]), goes_on="restore" in task)
         self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid()), "boot": boot()}
         self._pid = 0
         self._processes = processes_of(task, 0, 0)
@@ -125,6 +122,7 @@ class Supervisor:
             pid, pid_start = map(int, (os.read(started, 64) or b"0 0").split())
             self._pid = pid
             self._processes = processes_of(self._task, pid, pid_start)
+            self._state.update((self._task.get("restore") or {}).get("state", {}))
             self._rest = Rest(self._task, self._processes, self._tell)
         os.close(started)
         self._hold_mounts()
@@ -134,8 +132,10 @@ class Supervisor:
             pid_start=self._processes.start,
             recorder=recorder,
             recorder_start=start_time(recorder),
-            started_s=now_s(),
+            started_s=self._state.get("started_s") or now_s(),
+            output=f"pipe:[{os.fstat(output).st_ino}]",
         )
+        drop_image()
         _forget_order()
         self._look_after(output, recorder)
         with contextlib.suppress(FileNotFoundError):
@@ -161,6 +161,8 @@ class Supervisor:
         if ended.get("exit_code") != 0 and kills_for_memory(self._task):
             self._cause = "memory"
         self._output.close()
+        if self._order is not None:
+            drop_image()
         _forget_order()
         self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
         for name in SPARE_FILES:
@@ -329,7 +331,7 @@ class Supervisor:
         if failure is not None:
             self._cause = "suspend"
             self._end_task()
-        elif self._order is not None:
+        elif self._order is not None or (self._rest.is_written and keep_image(self._state)):
             self._end_task()
         else:
             self._rest_or_go_on()

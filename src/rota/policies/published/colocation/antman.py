@@ -82,8 +82,9 @@ class AntMan(DefaultColocationRule):
         return place_tasks(live, draft, groups, lambda search: self._place_task(search, live, groups))
 
     def placement_key(self, job: Job) -> Hashable:
-        """Class and model; labels only where they decide how fast jobs run when interleaved."""
-        return (job.model, job.priority, job.labels if self._speed.interleaved else ())
+        """Class and model; labels only where they decide how fast jobs run, interleaved or on links."""
+        by_labels = self._speed.interleaved or self._speed.links is not None
+        return (job.model, job.priority, job.labels if by_labels else ())
 
     def _place_task(self, search: FractionalPlacement, live: LiveJob, groups: DeviceGroups) -> Reason | None:
         sharing = {holder: None for at in search.devices for holder in groups.holders.get(at, ())}
