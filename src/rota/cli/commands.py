@@ -176,7 +176,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     ),
     CommandEntry(
         name="slurm",
-        target="rota.cli.manager.slurm:app",
+        target="rota.cli.slurm.slurm:app",
         summary="Observe a Slurm cluster, or schedule its jobs.",
         group=CommandGroup.RUN,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rota.drivers.slurm.fields import BadField, tres, tres_gpus
-from rota.drivers.slurm.records import Reading, SlurmUnreadable
+from rota.drivers.slurm.records import SlurmReading, SlurmUnreadable
 
 COLUMNS = ("Cluster", "Account", "User", "ParentName", "Share", "GrpTRES", "MaxTRESPU", "QOS")
 ACCOUNTING_COLUMNS = (
@@ -31,9 +31,9 @@ class Association:
     qos: tuple[str, ...] = ()
 
 
-def read_associations(output: str, cluster: str | None = None) -> Reading[Association]:
+def read_associations(output: str, cluster: str | None = None) -> SlurmReading[Association]:
     """Read `sacctmgr -nP show assoc format=...` with the columns above."""
-    reading: Reading[Association] = Reading()
+    reading: SlurmReading[Association] = SlurmReading()
     for line in output.splitlines():
         cells = line.split("|")
         if not line.strip():

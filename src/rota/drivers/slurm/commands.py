@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rota.core.errors import RotaError
 from rota.drivers.slurm.accounts import COLUMNS, QOS_COLUMNS, Association, read_associations, read_qos
-from rota.drivers.slurm.records import QueueReader, Reading, SlurmJob, SlurmNode, SlurmUnreadable, read_nodes
+from rota.drivers.slurm.records import QueueReader, SlurmJob, SlurmNode, SlurmReading, SlurmUnreadable, read_nodes
 
 WITHIN_S = 30.0
 _AWAY = (
@@ -42,13 +42,13 @@ class SlurmReader(Protocol):
 
     queries: int
 
-    async def jobs(self) -> Reading[SlurmJob]:
+    async def jobs(self) -> SlurmReading[SlurmJob]:
         """All jobs that slurmctld knows; those that ended stay for MinJobAge."""
 
-    async def nodes(self) -> Reading[SlurmNode]:
+    async def nodes(self) -> SlurmReading[SlurmNode]:
         """All nodes."""
 
-    async def associations(self) -> Reading[Association]:
+    async def associations(self) -> SlurmReading[Association]:
         """All accounts and their users; empty without accounting."""
 
 
@@ -64,21 +64,21 @@ class SlurmCommands:
         self.queries = 0
         self.orders = 0
 
-    async def jobs(self) -> Reading[SlurmJob]:
+    async def jobs(self) -> SlurmReading[SlurmJob]:
         """All jobs that slurmctld knows."""
         output = await self._ask("squeue", "--json", "--all")
         return await asyncio.to_thread(self._queue.read, output)
 
-    async def nodes(self) -> Reading[SlurmNode]:
+    async def nodes(self) -> SlurmReading[SlurmNode]:
         """All nodes."""
         return read_nodes(await self._ask("sinfo", "--json", "--all"))
 
-    async def associations(self) -> Reading[Association]:
+    async def associations(self) -> SlurmReading[Association]:
         """All accounts and their users; none where Slurm keeps no accounts."""
         try:
             output = await self._ask("sacctmgr", "-nP", "show", "assoc", f"format={','.join(COLUMNS)}")
         except (SlurmRefused, SlurmAway):
-            return Reading()
+            return SlurmReading()
         return read_associations(output.decode("utf-8", "replace"))
 
     async def qos(self) -> dict[str, int]:

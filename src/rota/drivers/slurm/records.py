@@ -133,14 +133,14 @@ class SlurmNode:
 
 
 @dataclass(slots=True)
-class Reading(Generic[T]):
+class SlurmReading(Generic[T]):
     """What was read, and what is wrong with records that were left out."""
 
     found: list[T] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
 
-def read_jobs(output: str | bytes) -> Reading[SlurmJob]:
+def read_jobs(output: str | bytes) -> SlurmReading[SlurmJob]:
     """Read the output of `squeue --json`; waiting tasks of arrays become jobs of their own."""
     return _read(output, "jobs", _jobs_of)
 
@@ -151,7 +151,7 @@ class QueueReader:
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Json, list[SlurmJob]]] = {}
 
-    def read(self, output: str | bytes) -> Reading[SlurmJob]:
+    def read(self, output: str | bytes) -> SlurmReading[SlurmJob]:
         """Read the output of `squeue --json`."""
         known, self._known = self._known, {}
 
@@ -165,12 +165,12 @@ class QueueReader:
         return _read(output, "jobs", parse)
 
 
-def read_nodes(output: str | bytes) -> Reading[SlurmNode]:
+def read_nodes(output: str | bytes) -> SlurmReading[SlurmNode]:
     """Read the output of `sinfo --json`, or of slurmrestd's list of nodes."""
     return _read(output, "nodes", lambda value: [_node_of(value)])
 
 
-def _read(output: str | bytes, key: str, parse: Callable[[Json], list[T]]) -> Reading[T]:
+def _read(output: str | bytes, key: str, parse: Callable[[Json], list[T]]) -> SlurmReading[T]:
     try:
         value = json.loads(output)
     except (ValueError, RecursionError) as error:
@@ -182,7 +182,7 @@ def _read(output: str | bytes, key: str, parse: Callable[[Json], list[T]]) -> Re
         raise SlurmUnreadable(f"Slurm's answer has no list of {key}{_errors_in(value)}")
     if not records and (said := _errors_in(value)) and "Nothing found" not in said:
         raise SlurmUnreadable(f"Slurm can't list its {key}{said}")
-    reading: Reading[T] = Reading()
+    reading: SlurmReading[T] = SlurmReading()
     for index, record in enumerate(records):
         try:
             if not isinstance(record, dict):

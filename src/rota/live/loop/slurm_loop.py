@@ -105,7 +105,7 @@ class SlurmLoop:
         now_s = clock.now_s()
         self._driver.view.take(jobs.found, now_s)
         await self._control.at_rest()
-        events = self._driver.look(self._control.state, now_s, time.time())
+        events = self._driver.look(self._control.state, now_s, clock.shown_s(now_s))
         if events:
             await self._control.apply(self._entry(events))
 
@@ -172,7 +172,7 @@ def boot_on_slurm(
     jobs = [job for job in driver.view.jobs.values() if scope(job) and not job.has_ended]
     jobs = [job for job in jobs if JobId(job.id) in rows or records.job(job.id) is None]
     _close_missing(records, driver.view, [row for name, row in rows.items() if name not in {job.id for job in jobs}])
-    found = _Standing(scheduling.cluster, rows, records.next_seq(), qos or {})
+    found = _QueueStanding(scheduling.cluster, rows, records.next_seq(), qos or {})
     for job in sorted(jobs, key=lambda job: (job.submit_s, job.number, job.id)):
         found.add(job)
     nodes = driver.view.nodes.values()
@@ -196,7 +196,7 @@ def boot_on_slurm(
     return begin(records, scheduling, was, about)
 
 
-class _Standing:
+class _QueueStanding:
     """Where the jobs of a queue stand, as values for a snapshot."""
 
     def __init__(self, cluster: Cluster, rows: dict[JobId, Any], seq: int, qos: Mapping[str, int]) -> None:

@@ -208,7 +208,7 @@ def _serve(
     release_after: str | None,
 ) -> None:
     """Check everything that can be checked here, then run."""
-    from rota.api.serve_slurm import SlurmOptions, serve_slurm
+    from rota.api.slurm.serve_slurm import SlurmOptions, serve_slurm
     from rota.drivers.slurm.driver import CONTRACT
     from rota.drivers.slurm.watchdog import start_beside
     from rota.files.quantities import parse_duration
