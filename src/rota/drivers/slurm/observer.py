@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rota.core.engine.driver import DriverContract
@@ -28,6 +29,7 @@ from rota.drivers.slurm.records import CANCELLED, SUCCEEDED, SlurmJob
 from rota.drivers.slurm.translate import Misfit, job_of, placement_of
 from rota.drivers.slurm.view import SlurmView, node_events, occupied, occupied_events
 
+MOST_REFUSALS = 20
 CONTRACT = DriverContract(name="observing Slurm", supports=frozenset({DecisionKind.START, DecisionKind.STOP}))
 
 
@@ -41,6 +43,8 @@ class SlurmObserver:
         self.policy = FollowingPolicy(self.view.reason)
         self._outside: dict[str, str] = {}
         """Jobs that run but can't be told as a placement, with the reason; they count as held by others."""
+        self._refusals: Counter[str] = Counter()
+        """How often the devices of a job were still held by another: Slurm gives them on before a job has ended."""
         self._occupied: dict[str, tuple[int, int, int]] = {}
         self._ended: dict[str, None] = {}
         """Jobs that ended here; a requeue after its end makes a job Slurm's alone."""
@@ -65,7 +69,9 @@ class SlurmObserver:
         """Return the events since the last look; `wall_s` is the date, by which Slurm writes its times."""
         events = node_events(self.view.nodes, state)
         for job_id, why in self.policy.refused.items():
-            self._outside[str(job_id)] = why
+            self._refusals[str(job_id)] += 1
+            if self._refusals[str(job_id)] > MOST_REFUSALS:
+                self._outside[str(job_id)] = why
         self.policy.refused.clear()
         for name, job in self.view.jobs.items():
             events += self._job_events(job, state.jobs.get(JobId(name)), state, wall_s)
