@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from e2e.slurm.bed import SlurmBed
@@ -81,6 +83,8 @@ def test_twin_keeps_its_state_while_slurmctld_is_away(slurm: SlurmBed, launch: L
     twin = launch(slurm, "observe")
     job = slurm.submit("sleep 120", "--gres=gpu:1")
     twin.wait({job: "running"})
+    saved, since_s = slurm.folder / "state" / "job_state", time.time()
+    eventually(lambda: saved.exists() and saved.stat().st_mtime > since_s, within_s=60)  # a killed slurmctld forgets
 
     slurm.kill("slurmctld")
     eventually(lambda: "can't be read" in twin.log.read_text(), within_s=90)

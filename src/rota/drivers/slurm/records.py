@@ -220,6 +220,7 @@ def _job_of(value: Json) -> SlurmJob:
         raise BadField("no state")
     resources = tres(text(value.get("tres_alloc_str"))) or tres(text(value.get("tres_req_str")))
     asked = tres(text(value.get("tres_req_str"))) or resources
+    gpus = _gpus_wanted(value, asked, max(whole(asked.get("node")), 1))
     limit = number(value.get("time_limit"))
     code = value.get("exit_code")
     if isinstance(code, dict):
@@ -237,7 +238,7 @@ def _job_of(value: Json) -> SlurmJob:
         reason=text(value.get("state_reason")),
         priority=whole(value.get("priority")),
         nodes_wanted=max(whole(asked.get("node")), 1),
-        gpus=_gpus_wanted(value, asked, max(whole(asked.get("node")), 1)),
+        gpus=gpus,
         gpus_per_node=_each(value, "tres_per_node").count,
         cpus=whole(asked.get("cpu")),
         memory_bytes=memory_bytes(asked.get("mem", "")),
@@ -258,7 +259,7 @@ def _job_of(value: Json) -> SlurmJob:
         admin_comment=text(value.get("admin_comment")),
         array=str(array) if array else "",
         array_limit=whole(value.get("array_max_tasks")),
-        shares=_shares(value) or _even_shares(hosts(text(value.get("nodes"))), resources),
+        shares=_shares(value) or _even_shares(hosts(text(value.get("nodes"))), resources, gpus),
         is_het=whole(value.get("het_job_id")) != 0,
     )
 
@@ -306,11 +307,11 @@ def _shares(value: Json) -> tuple[NodeShare, ...]:
     return tuple(shares)
 
 
-def _even_shares(names: tuple[str, ...], resources: dict[str, str]) -> tuple[NodeShare, ...]:
+def _even_shares(names: tuple[str, ...], resources: dict[str, str], gpus: Gpus) -> tuple[NodeShare, ...]:
     """What a job held of nodes that Slurm only names, as after its end: equal shares."""
     if not names:
         return ()
-    gpus, count = tres_gpus(resources), len(names)
+    count = len(names)
     cpus, memory = whole(resources.get("cpu")) // count, memory_bytes(resources.get("mem", "")) // count
     held = Gpus(gpus.count // count, gpus.type)
     return tuple(NodeShare(node=name, gpus=held, cpus=cpus, memory_bytes=memory) for name in names)
