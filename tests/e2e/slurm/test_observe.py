@@ -18,8 +18,8 @@ def test_twin_follows_slurm_from_submission_to_end(slurm: SlurmBed, launch: Laun
     twin = launch(slurm, "observe")
 
     twin.wait({before: "running"})
-    second = slurm.submit("sleep 1", "--gres=gpu:2")
-    bad = slurm.submit("exit 3", "--gres=gpu:1")
+    second = slurm.submit("sleep 8", "--gres=gpu:2")
+    bad = slurm.submit("sleep 8; exit 3", "--gres=gpu:1")
     held = slurm.submit("true", "--hold")
     later = slurm.submit("true", f"--dependency=afterok:{second}")
     twin.wait({before: "running", second: "waiting", bad: "waiting", held: "held", later: "held"})
@@ -28,7 +28,7 @@ def test_twin_follows_slurm_from_submission_to_end(slurm: SlurmBed, launch: Laun
     assert reason.startswith(("Resources: it is next in line", "Priority: jobs with a higher", "None: not yet"))
 
     slurm.do("scancel", before)
-    twin.wait({before: "cancelled", second: "succeeded", bad: "failed", later: "succeeded", held: "held"})
+    twin.wait({before: "cancelled", second: "succeeded", bad: "failed", later: "succeeded", held: "held"}, 60)
     assert "FAILED, exit code 3" in twin.client.job(bad)["message"]
     assert {node["free_gpus"] for node in twin.client.nodes()} == {4}
 
