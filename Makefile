@@ -73,7 +73,7 @@ test-long: setup ## search for rare faults for minutes: every policy through man
 	@$(BIN)/python -m pytest $(WORKERS) --long -m long
 
 test-gpu: setup ## the tests about GPUs, on the GPU of this machine where there is one; skipped ones state why
-	@$(BIN)/python -m pytest tests/gpu tests/drivers/local/test_gpus.py tests/drivers/local/test_suspension.py tests/e2e/test_gpu_suspension.py -rs
+	@$(BIN)/python -m pytest tests/gpu tests/drivers/local/test_gpus.py tests/drivers/local/test_suspension.py tests/drivers/local/test_disk_images.py tests/e2e/test_gpu_suspension.py -rs
 
 chaos: setup ## the kill tests in full, also on Kubernetes, with a mix of faults (ROTA_CHAOS_MINUTES=10); a full disk, clock steps, PostgreSQL killed, no descriptors, reused ids
 	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_machine.py tests/e2e/test_database_away.py tests/attacks/test_reused_ids.py tests/attacks/test_damaged_database.py tests/e2e/kubernetes/test_faults.py tests/e2e/kubernetes/test_hardened.py tests/e2e/kubernetes/test_chaos.py -rs

@@ -119,7 +119,11 @@ class Manager:
                 return False
             return True
 
-        eventually(answers, within_s=within_s)
+        try:
+            eventually(answers, within_s=within_s)
+        except AssertionError:
+            self.kill()  # or it would outlive the test
+            raise
         return self
 
     def _close(self) -> None:

@@ -7,14 +7,17 @@ import io
 import json
 import logging
 import socket
+import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 from attacks.session_calls import ask, log_in_page
 from managers import Manager
+from rota.api import metrics
 from rota.api.limits.callers import FairRequests
 from rota.api.log import JsonLines, TextLines
 from rota.files.up_file import LimitsPart
@@ -157,6 +160,24 @@ def resident_kb(manager: Manager) -> int:
     assert manager.process is not None
     status = Path(f"/proc/{manager.process.pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0])
+
+
+@attack("scrapes the metrics without end while there are millions of jobs", stopped_by="jobs are counted off the loop")
+def test_metrics_read_the_database_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_by: list[int] = []
+
+    def read() -> Json:
+        read_by.append(threading.get_ident())
+        return {}
+
+    parts = SimpleNamespace(records=SimpleNamespace(counts=read), truth=SimpleNamespace(scraped=read))
+    monkeypatch.setattr(metrics, "service", lambda request: parts)
+    monkeypatch.setattr(metrics.Collector, "collect", lambda self: iter(()))
+    answer = asyncio.run(metrics.metrics(cast(Any, None)))
+
+    assert answer.status_code == 200
+    assert len(read_by) == 2
+    assert threading.get_ident() not in read_by
 
 
 @pytest.mark.parametrize("form", [JsonLines(), TextLines()], ids=["json", "text"])

@@ -70,6 +70,6 @@ def _in_shell(command: str, folder: Path, env: Mapping[str, str]) -> tuple[int, 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     return done.returncode, done.stdout.splitlines()

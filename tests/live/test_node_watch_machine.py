@@ -47,7 +47,7 @@ class NodeHealthMachine(RuleBasedStateMachine):
         for name in drained:
             self.state.inventory.set_drained(self.state.node(name), True)
         self.watch = NodeWatch(self.state, Path(self.folder.name), self.tell, spares=self.spares)
-        self.watch._is_empty = lambda name: name not in self.busy  # type: ignore[method-assign]
+        self.watch._is_empty = lambda node_id: node_id not in self.busy  # type: ignore[method-assign]
 
     def tell(self, event: Event) -> None:
         if isinstance(event, NodeDrained | NodeUndrained):

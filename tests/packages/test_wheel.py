@@ -15,12 +15,12 @@ import rota
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[ROOT, ROOT / "packages" / "rota-slim"], ids=["rota", "rota-slim"])
+def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("hatchling", reason="hatchling builds the wheel")
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
-    subprocess.run([*build, str(ROOT)], check=True, timeout=300)
+    subprocess.run([*build, str(request.param)], check=True, timeout=300)
     (found,) = folder.glob("*.whl")
     return found
 

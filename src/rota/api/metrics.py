@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -14,22 +15,27 @@ from rota.api.service import Service, principal, service
 from rota.health.node_state import NodeHealthState
 from rota.live.loop.policy_faults import fault_of
 from rota.live.loop.record import SHOWN_STATES
+from rota.live.truth.scores import ScoredMoment, TruthRow
 
 router = APIRouter(tags=["probes"], dependencies=[Depends(principal)])
 
 
 class Collector:
-    """Reads the manager's state when it is scraped."""
+    """Reads the manager's state when it is scraped; what the database holds was read before, off the loop."""
 
-    def __init__(self, parts: Service) -> None:
+    def __init__(
+        self, parts: Service, counts: Mapping[tuple[str, str], int], scores: Mapping[ScoredMoment, TruthRow]
+    ) -> None:
         self._parts = parts
+        self._counts = counts
+        self._scores = scores
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
         control = self._parts.control
         jobs = GaugeMetricFamily("rota_jobs", "Jobs in the database, by state.", labels=["state"])
         tally: Tally[str] = Tally()
-        for (_, state), count in self._parts.records.counts().items():
+        for (_, state), count in self._counts.items():
             tally[state] += count
         for state_name in SHOWN_STATES:
             jobs.add_metric([state_name], tally[state_name])
@@ -94,7 +100,7 @@ class Collector:
             "rota_forecast_stretch_ratio", "Factor by which new ranges are stretched.", labels=["moment", "side"]
         )
         factors = self._parts.truth.factors()
-        for moment, row in self._parts.truth.scraped().items():
+        for moment, row in self._scores.items():
             name = moment.value
             scored.add_metric([name], row.scored)
             overdue.add_metric([name], row.overdue)
@@ -122,6 +128,9 @@ class Collector:
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
     """Return the metrics in Prometheus' format."""
+    parts = service(request)
+    counts = await asyncio.to_thread(parts.records.counts)
+    scores = await asyncio.to_thread(parts.truth.scraped)
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector(service(request)))
+    registry.register(Collector(parts, counts, scores))
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

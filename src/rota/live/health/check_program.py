@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from rota.drivers.local.task_runner.processes import TaskProcesses, started
 from rota.health.checks.result import MOST_BYTES, CheckResult, broken_check, decode_result
@@ -55,17 +55,10 @@ class _OutputEnd(asyncio.Protocol):
 
 async def run_program(program: CheckProgram, env: Mapping[str, str], timeout_s: float) -> CheckResult:
     """Return what a program found; one that can't be run, takes too long or prints too much is a broken check."""
-    loop = asyncio.get_running_loop()
     token = secrets.token_hex(16)
     with contextlib.ExitStack() as stack:
-        ends, pipes = [], []
-        for _ in range(2):
-            read, write = os.pipe()
-            pipes.append(stack.enter_context(os.fdopen(write, "wb")))
-            transport, end = await loop.connect_read_pipe(_OutputEnd, os.fdopen(read, "rb"))
-            stack.callback(transport.close)
-            ends.append(end)
         try:
+            ends, pipes = await _open_pipes(stack)
             process = await asyncio.create_subprocess_exec(
                 *program.command,
                 env={**env, "ROTA_TASK_TOKEN": token},
@@ -74,7 +67,7 @@ async def run_program(program: CheckProgram, env: Mapping[str, str], timeout_s: 
                 stderr=pipes[1],
                 start_new_session=True,
             )
-        except OSError as error:
+        except OSError as error:  # also for want of descriptors, which says nothing about the node
             return broken_check(program.name, f"it can't be run: {error.strerror}")
         for pipe in pipes:
             pipe.close()
@@ -83,6 +76,19 @@ async def run_program(program: CheckProgram, env: Mapping[str, str], timeout_s: 
         if why is not None:
             return broken_check(program.name, why)
         return decode_result(program.name, process.returncode or 0, *(bytes(end.kept) for end in ends))
+
+
+async def _open_pipes(stack: contextlib.ExitStack) -> tuple[list[_OutputEnd], list[IO[bytes]]]:
+    """Open a pipe for each output of a program: our ends, and those for the program."""
+    ends: list[_OutputEnd] = []
+    pipes: list[IO[bytes]] = []
+    for _ in range(2):
+        read, write = os.pipe()
+        pipes.append(stack.enter_context(os.fdopen(write, "wb")))
+        transport, end = await asyncio.get_running_loop().connect_read_pipe(_OutputEnd, os.fdopen(read, "rb"))
+        stack.callback(transport.close)
+        ends.append(end)
+    return ends, pipes
 
 
 async def _wait(

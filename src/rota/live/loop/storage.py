@@ -39,12 +39,15 @@ class CantStore(RotaError):
 
 
 async def through_outages(begin: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Do upkeep to its end; begin again after a while whenever the database can't be used."""
+    """Do upkeep to its end; begin again after a while whenever the database or a file can't be used."""
     while True:
         try:
             await begin()
         except DBAPIError as error:
             log.warning("upkeep waits for the database", extra={"why": " ".join(str(error.orig).split())})
+            await asyncio.sleep(UPKEEP_S)
+        except OSError as error:  # as without descriptors
+            log.warning("upkeep waits", extra={"why": str(error)})
             await asyncio.sleep(UPKEEP_S)
         else:
             return

@@ -39,15 +39,7 @@ class WorkerProcess:
     async def _ask(self, question: str) -> Json:
         process = self._process
         if process is None or process.returncode is not None:
-            process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-c",
-                f"from {self._module} import main; main()",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                env={**os.environ, clock.VARIABLE: repr(clock.offset_s())},
-            )
+            process = self._process = await self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(f"{question}\n".encode())
@@ -60,6 +52,20 @@ class WorkerProcess:
             raise Unavailable("the worker process ended before it answered; try again")
         answer: Json = json.loads(line)
         return answer
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                f"from {self._module} import main; main()",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, clock.VARIABLE: repr(clock.offset_s())},
+            )
+        except OSError as error:  # no descriptors or no memory are left
+            raise Unavailable(f"a worker process can't be started now: {error.strerror or error}; try again") from error
 
     async def retire(self) -> None:
         """Stop the worker after the open questions."""
