@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 try:
     import atheris
 except ImportError:
-    raise SystemExit("atheris is not installed: pip install 'rota[fuzz]'") from None
+    raise SystemExit("atheris is not installed: pip install atheris") from None
 
 with atheris.instrument_imports(include=["rota.drivers.kubernetes"]):
     from drivers.kubernetes.fuzz import StrangeCluster

@@ -69,7 +69,7 @@ def test_gang_that_can_not_grow_runs_on_and_grows_when_its_pods_are_made_again(
 ) -> None:
     """No controller replaces evicted pods here; those of current releases take up to ten minutes."""
     kubelets(bed, nodes=2, gpus=4)
-    replica = launch(bed, {"policy": "afs-p", "gang_timeout": "2s"})
+    replica = launch(bed, {"policy": "afs-p", "gang_timeout": "4s"})
     notes = {"rota.dev/min-tasks": "1"}
     one = gang("one", 8, 1, notes=notes)
     for value in one:

@@ -21,7 +21,14 @@ from rota.drivers.kubernetes.api.client import Api, MissingRight
 from rota.drivers.kubernetes.api.connection import connect
 from rota.drivers.kubernetes.gangs.gang import Gang, key_of, rank, stated_size
 from rota.drivers.kubernetes.objects import owner_jobs
-from rota.drivers.kubernetes.objects.api_views import FINAL, expected_start, job_shown, job_to_come, node_shown
+from rota.drivers.kubernetes.objects.api_views import (
+    FINAL,
+    expected_start,
+    job_shown,
+    job_to_come,
+    main_container,
+    node_shown,
+)
 from rota.drivers.kubernetes.objects.gang_jobs import job_id
 from rota.drivers.kubernetes.objects.job_objects import objects_of
 from rota.drivers.kubernetes.objects.pod_annotations import PREFIX
@@ -256,13 +263,13 @@ class ClusterUser:
 
     async def _logs(self, wanted: str, follow: bool, task: int, tail: int | None) -> AsyncIterator[bytes]:
         async with self._session() as api:
-            pod = await self._pod_of(api, wanted, task)
+            pod, container = await self._pod_of(api, wanted, task)
             while follow and pod.phase is PodPhase.PENDING:
                 await asyncio.sleep(POLL_S)
-                pod = await self._pod_of(api, wanted, task)
+                pod, container = await self._pod_of(api, wanted, task)
             if pod.phase is PodPhase.PENDING:
                 return
-            params: dict[str, str | int] = {"follow": str(follow).lower()}
+            params: dict[str, str | int] = {"follow": str(follow).lower(), "container": container}
             output = b""
             async for chunk in api.stream(f"{pod.path}/log", **params):
                 if tail is None:
@@ -270,18 +277,14 @@ class ClusterUser:
                 else:
                     output = (output + chunk)[-tail:] if tail else b""
             yield output
-            while follow and not (await self._pod_of(api, wanted, task)).phase.is_over:
+            while follow and not (await self._pod_of(api, wanted, task))[0].phase.is_over:
                 await asyncio.sleep(POLL_S)
 
-    async def _pod_of(self, api: Api, wanted: str, task: int) -> Pod:
-        gang, _ = await self._named(api, wanted)
-        newest = sorted(gang.members.values(), key=lambda pod: (-pod.created_s, rank(pod)))
-        by_rank = {pod.annotations.get("rota.dev/seat", ""): pod for pod in reversed(newest)}
-        if str(task) in by_rank:
-            return by_rank[str(task)]
-        if task >= len(newest):
-            raise RotaError(f"--task is {task}; the job has {len(newest)} tasks, counted from 0")
-        return sorted(newest, key=rank)[task]
+    async def _pod_of(self, api: Api, wanted: str, task: int) -> tuple[Pod, str]:
+        """Return the pod of a task, and the name of the container that does its work."""
+        gang, values = await self._named(api, wanted)
+        pod = _of_task(gang, task)
+        return pod, main_container(values[pod.uid], self._settings.devices)
 
     async def _nodes(self) -> list[Json]:
         async with self._session() as api:
@@ -293,6 +296,16 @@ class ClusterUser:
             if pod is not None and pod.holds and pod.node is not None:
                 held[pod.node] = held.get(pod.node, 0) + pod.wants.device_milli // WHOLE
         return [node_shown(value, held, self._settings) for value in values]
+
+
+def _of_task(gang: Gang, task: int) -> Pod:
+    newest = sorted(gang.members.values(), key=lambda pod: (-pod.created_s, rank(pod)))
+    by_rank = {pod.annotations.get("rota.dev/seat", ""): pod for pod in reversed(newest)}
+    if str(task) in by_rank:
+        return by_rank[str(task)]
+    if task >= len(newest):
+        raise RotaError(f"--task is {task}; the job has {len(newest)} tasks, counted from 0")
+    return sorted(newest, key=rank)[task]
 
 
 def _is_called(job: Json, wanted: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ Json = dict[str, Any]
 EXPECTED = PREFIX + "ExpectedStart"
 """The condition of a job's first pod that holds its expected start as JSON."""
 FINAL = ("succeeded", "failed", "cancelled")
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 def node_shown(value: Json, held: dict[str, int], settings: ClusterSettings) -> Json:
@@ -36,6 +37,21 @@ def node_shown(value: Json, held: dict[str, int], settings: ClusterSettings) -> 
         "state": "down" if not seen.ready else "drained" if seen.cordoned else "up",
         "limits": "kept by Kubernetes",
     }
+
+
+def main_container(value: Json, devices: Collection[str]) -> str:
+    """The container of a pod that does its work: the one it names for kubectl, one with devices, or the first."""
+    containers = value["spec"]["containers"]
+    named = (value["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
+    if any(each["name"] == named for each in containers):
+        return str(named)
+    with_devices = (each for each in containers if any(name in devices for name in _amounts(each)))
+    return str(next(with_devices, containers[0])["name"])
+
+
+def _amounts(container: Json) -> Json:
+    resources = container.get("resources") or {}
+    return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
 
 
 def job_shown(gang: Gang, values: dict[str, Json], settings: ClusterSettings) -> Json:
