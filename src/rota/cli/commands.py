@@ -175,6 +175,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.RUN,
     ),
     CommandEntry(
+        name="slurm",
+        target="rota.cli.slurm.slurm:app",
+        summary="Observe a Slurm cluster, or schedule its jobs.",
+        group=CommandGroup.RUN,
+    ),
+    CommandEntry(
         name="login",
         target="rota.cli.manager.login:login",
         summary="Log in to a manager.",

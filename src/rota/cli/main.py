@@ -62,11 +62,16 @@ def _rota(
         str | None,
         typer.Option("--context", help="A Kubernetes cluster, by its context in the kubeconfig.", metavar="NAME"),
     ] = None,
+    slurm: Annotated[bool, typer.Option("--slurm", help="The Slurm cluster of this machine.")] = False,
 ) -> None:
     if server is not None and context is not None:
         raise RotaError(
             f"--server {server} is a manager and --context {context} a Kubernetes cluster; give one of them"
         )
+    if slurm and context is not None:
+        raise RotaError(f"--slurm is the cluster of this machine and --context {context} another; give one of them")
+    if slurm:
+        os.environ["ROTA_SLURM"] = "1"
     if server is not None:  # as after the command: it wins over both variables
         os.environ["ROTA_SERVER"] = server
         os.environ.pop("ROTA_CONTEXT", None)

@@ -12,6 +12,7 @@ from rota.cli.terminal import NeutralOutput
 
 if TYPE_CHECKING:
     from rota.drivers.kubernetes.user import ClusterUser
+    from rota.drivers.slurm.user import SlurmUser
     from rota.sdk.client import Client
 
 
@@ -53,7 +54,7 @@ def logs(
     return 0
 
 
-def _size(client: Client | ClusterUser, job: str, lines: int, task: int | None, attempt: int | None) -> int:
+def _size(client: Client | ClusterUser | SlurmUser, job: str, lines: int, task: int | None, attempt: int | None) -> int:
     """The number of bytes of the last lines, from as much of a task's output as is needed."""
     size = max(8192, lines * 200)
     while True:

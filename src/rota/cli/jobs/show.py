@@ -17,6 +17,7 @@ from rota.sdk.client import Client
 
 if TYPE_CHECKING:
     from rota.drivers.kubernetes.user import ClusterUser
+    from rota.drivers.slurm.user import SlurmUser
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.", autocompletion=job_ids)]
 
@@ -91,12 +92,12 @@ def _verdict_lines(verdicts: list[dict[str, Any]]) -> list[str]:
     return [*lines, f"advice: {last['advice']}"] if last.get("advice") else lines
 
 
-def _resources(client: Client | ClusterUser, job: str) -> list[dict[str, Any]]:
+def _resources(client: Client | ClusterUser | SlurmUser, job: str) -> list[dict[str, Any]]:
     """Request, estimate and use; a Kubernetes cluster has none of them."""
     return client.resources(job) if isinstance(client, Client) else []
 
 
-def _gpus(client: Client | ClusterUser, job: str) -> dict[str, Any]:
+def _gpus(client: Client | ClusterUser | SlurmUser, job: str) -> dict[str, Any]:
     """Energy and warnings, without the samples; a Kubernetes cluster has none of them."""
     if not isinstance(client, Client):
         return {}

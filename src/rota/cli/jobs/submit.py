@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.manager.connect import ServerOption, client_for, follow
+from rota.cli.manager.connect import SLURM, ServerOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
     from rota.drivers.kubernetes.user import ClusterUser
+    from rota.drivers.slurm.user import SlurmUser
     from rota.sdk.client import Client
 
 Json = dict[str, Any]
@@ -147,6 +148,8 @@ def _send(
 ) -> int:
     if array is not None:
         jobs = [{**job, "array": number} for job in jobs for number in _members(array)]
+    if os.environ.get(SLURM):
+        return _send_to_slurm(jobs, held=held, wait=wait, server=server)
     client = client_for(server)
     _pass_on(jobs, env_from_shell, client)
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
@@ -159,7 +162,16 @@ def _send(
     return max(outcomes)
 
 
-def _pass_on(jobs: list[Json], wanted: str, client: Client | ClusterUser) -> None:
+def _send_to_slurm(jobs: list[Json], *, held: bool, wait: bool, server: str | None) -> int:
+    """Submit with `sbatch`, which needs no Rota and hands this shell's variables on by itself."""
+    if wait:
+        raise RotaError("--wait: use sbatch --wait; Slurm writes the output of its jobs to files")
+    for job_id in slurm_user(server).submit(jobs, held=held):
+        echo(job_id)
+    return 0
+
+
+def _pass_on(jobs: list[Json], wanted: str, client: Client | ClusterUser | SlurmUser) -> None:
     """Give jobs variables of this shell, under their own. A container has its own environment: it gets none."""
     from rota.sdk.client import Client
     from rota.sdk.shell_env import shell_variables
@@ -171,7 +183,7 @@ def _pass_on(jobs: list[Json], wanted: str, client: Client | ClusterUser) -> Non
         job["env"] = {**passed, **_mapping(job, "env", "job")}
 
 
-def _warn(client: Client | ClusterUser, job_id: str) -> None:
+def _warn(client: Client | ClusterUser | SlurmUser, job_id: str) -> None:
     """Print a note if the job can never start here."""
     reason = client.job(job_id)["reason"]
     if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from rota.drivers.kubernetes.user import ClusterUser
+    from rota.drivers.slurm.user import SlurmUser
     from rota.sdk.client import Client
 
 WIDTH = 48
@@ -77,7 +78,7 @@ def top(
             live.update(_view(client, limit), refresh=True)
 
 
-def _view(client: Client | ClusterUser, limit: int) -> Group:
+def _view(client: Client | ClusterUser | SlurmUser, limit: int) -> Group:
     from rich.console import Group
     from rich.text import Text
 

@@ -15,6 +15,7 @@ from rota.sdk.client import Client
 
 if TYPE_CHECKING:
     from rota.drivers.kubernetes.user import ClusterUser
+    from rota.drivers.slurm.user import SlurmUser
 
 SUCCEEDED, FAILED, CANCELLED = 0, 100, 103
 INTERRUPTED = 130
@@ -22,6 +23,8 @@ _STATUS = {"succeeded": SUCCEEDED, "failed": FAILED, "cancelled": CANCELLED}
 
 CONTEXT = "ROTA_CONTEXT"
 """The variable that names a cluster of the kubeconfig instead of a manager."""
+SLURM = "ROTA_SLURM"
+"""The variable that says that jobs are those of the Slurm cluster of this machine."""
 
 ServerOption = Annotated[
     str | None,
@@ -29,12 +32,21 @@ ServerOption = Annotated[
 ]
 
 
-def client_for(server: str | None) -> Client | ClusterUser:
-    """The client of a manager, or with `rota --context` of a Kubernetes cluster."""
+def client_for(server: str | None) -> Client | ClusterUser | SlurmUser:
+    """The client of a manager, with `rota --context` of a Kubernetes cluster, with `rota --slurm` of Slurm."""
+    if os.environ.get(SLURM):
+        return slurm_user(server)
     context = os.environ.get(CONTEXT)
     if context is None or server is not None:
         return Client(server)
     return cluster_user(context)
+
+
+def slurm_user(server: str | None) -> SlurmUser:
+    """The Slurm cluster of this machine."""
+    from rota.drivers.slurm.user import SlurmUser
+
+    return SlurmUser(server)
 
 
 def cluster_user(context: str) -> ClusterUser:
@@ -46,7 +58,7 @@ def cluster_user(context: str) -> ClusterUser:
 
 
 def follow(
-    client: Client | ClusterUser, job_id: str, *, show: bool = True, raw: bool = False, **which: int | None
+    client: Client | ClusterUser | SlurmUser, job_id: str, *, show: bool = True, raw: bool = False, **which: int | None
 ) -> int:
     """Print what a job says until it ends; its outcome as a status. Ctrl-C only stops the printing."""
     back = f"job {job_id} goes on; come back with `rota logs -f {job_id}`"

@@ -1,0 +1,1 @@
+"""Rota on Slurm over HTTP."""

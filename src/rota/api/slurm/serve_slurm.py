@@ -1,0 +1,283 @@
+"""Runs Rota on a Slurm cluster: as a twin that observes, or as the one that decides; with HTTP, until it is stopped.
+
+A term is the time in which the state follows Slurm step by step. When a job runs that Rota did not start, or nodes
+come and go, the term ends and the next one rebuilds its state from Slurm, as after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rota.api.app import make_app
+from rota.api.guard.term_switch import TermSwitch
+from rota.api.identity.setup import AccessParts, open_access, write_first_token
+from rota.api.limits.asgi import Asgi
+from rota.api.limits.http_server import HttpServer, http_config
+from rota.api.limits.values import most_connections, raise_descriptor_limit
+from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
+from rota.api.service import Service
+from rota.core.errors import RotaError
+from rota.core.model.job import JobState
+from rota.drivers.slurm import marks
+from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands
+from rota.drivers.slurm.driver import SlurmDriver
+from rota.drivers.slurm.observer import SlurmObserver
+from rota.drivers.slurm.records import SlurmJob
+from rota.drivers.slurm.translate import is_simple
+from rota.drivers.slurm.view import SlurmView
+from rota.drivers.slurm.watchdog import Heartbeat
+from rota.files.job_shape import JobFile
+from rota.files.up_file import LimitsPart
+from rota.live.intake.observed_requests import ObservedRequests
+from rota.live.intake.requests import Requests
+from rota.live.loop.boot import Scheduling
+from rota.live.loop.control import Control
+from rota.live.loop.entry import News
+from rota.live.loop.retention import keep_tidy
+from rota.live.loop.slurm_loop import Pace, SlurmLoop, boot_on_slurm, read_cluster
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.summary import Truth
+from rota.live.views.overview import ManagerOverview
+from rota.live.workers.forecast_worker import ForecastWorker
+from rota.sdk.place import ManagerAddress, remove_sign, write_sign
+from rota.store import clock
+from rota.store.database import open_database
+from rota.store.records import Records
+
+log = logging.getLogger("rota.api")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmOptions:
+    """How Rota is run on a Slurm cluster."""
+
+    home: Path
+    decides: bool = False
+    """Whether Rota decides; otherwise it observes and writes nothing to Slurm."""
+    config: Path | None = None
+    """Slurm's configuration file; None: where Slurm finds it itself."""
+    policy: str = "easy"
+    """What decides; for a twin, what forecasts assume of Slurm."""
+    placement: str | None = None
+    tenancy: str = "none"
+    pace: Pace = field(default_factory=Pace)
+    host: str = "127.0.0.1"
+    port: int = 7650
+    require_token: bool = False
+    database: str | None = None
+    keep_s: float = 30 * 86400.0
+    pages: Callable[[Service], Asgi] | None = None
+
+
+def serve_slurm(options: SlurmOptions, say: Callable[[str], None]) -> None:
+    """Run until a signal. A first token is written to a file."""
+    options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with only_one(options.home), contextlib.closing(listen(options.host, options.port)) as listening:
+        clock.go_on(options.home)
+        database = open_database(options.database or options.home / "rota.db")
+        required = options.require_token or not is_loopback(options.host)
+        parts = open_access(database, options.home, required=required)
+        if parts.access.needs_first_token:
+            path = write_first_token(parts.access, options.home)
+            say(f"the first admin token is in {path}; keep it safe, and delete the file")
+        try:
+            run_loop(_SlurmRun(options, Records(database), parts, say).main(listening))
+        finally:
+            database.dispose()
+
+
+class _SlurmRun:
+    """One process: serves term after term."""
+
+    def __init__(self, options: SlurmOptions, records: Records, parts: AccessParts, say: Callable[[str], None]) -> None:
+        self._options = options
+        self._records = records
+        self._parts = parts
+        self._say = say
+        self._switch = TermSwitch()
+        self._commands = SlurmCommands(options.config)
+        self._heartbeat = Heartbeat(options.home)
+
+    async def main(self, listening: Any) -> None:
+        """Serve until a signal or an error."""
+        options = self._options
+        most = most_connections(LimitsPart().connections, raise_descriptor_limit(), 0)
+        server = HttpServer(http_config(self._switch, None, None, proxy_headers=False), most)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
+        http = asyncio.create_task(server.serve(sockets=[listening]))
+        work = asyncio.create_task(self._terms())
+        write_sign(ManagerAddress(url=url_of(listening, secure=False, near=True)), options.home)
+        self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
+        try:
+            await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() and (error := work.exception()) is not None:
+                raise _first(error)
+        finally:
+            server.should_exit = True
+            work.cancel()
+            await asyncio.wait((work,))
+            await http
+            remove_sign()
+            log.info("stopped")
+
+    async def _terms(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
+            for each in self._parts.upkeep():
+                group.create_task(each)
+            while True:
+                await self._term()
+
+    async def _term(self) -> None:
+        view = SlurmView()
+        scheduling = await self._scheduling(view)
+        nodes = set(view.nodes)
+        driver: SlurmObserver | SlurmDriver
+        if self._options.decides:
+            await self._hold_released(view)
+            priorities = await self._commands.qos()
+            driver = SlurmDriver(self._commands, view, priorities)
+            control = boot_on_slurm(self._records, driver, scheduling, _is_ours, qos=priorities)
+            driver.attach([str(node.id) for node in scheduling.cluster.nodes], clock.now_s)
+            control.listen(_cancelling(control, driver))
+            driver.note_held(control.state)
+        else:
+            driver = SlurmObserver(view)
+            control = boot_on_slurm(self._records, driver, scheduling, lambda job: True, driver.policy)
+        looks = SlurmLoop(control, self._commands, driver, self._options.pace)
+        if self._options.decides:
+            looks.beat = self._heartbeat.beat
+        source = ForecastWorker(scheduling, self._records.url)
+        forecasts = ForecastKeeper(control, self._records, source, scheduling.policy)
+        self._switch.now = self._application(control, scheduling, forecasts, source, looks)
+        loop = asyncio.create_task(control.run(driver))
+        log.info("ready", extra={"nodes": len(nodes), "jobs": len(control.state.jobs)})
+        verb = "schedules" if self._options.decides else "observes"
+        self._say(f"rota {verb} {len(nodes)} nodes of Slurm with {len(control.state.jobs)} jobs")
+        parts = [looks.run(), forecasts.run(), control.storage.watch(), _result(loop)]
+        try:
+            await _until(_changed(driver, nodes), parts)
+        finally:
+            loop.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await loop
+            self._switch.end_term(control)
+            if isinstance(driver, SlurmDriver):
+                await driver.close()
+            await forecasts.close()
+
+    async def _scheduling(self, view: SlurmView) -> Scheduling:
+        """Read Slurm until it answers; say once why it does not."""
+        said = ""
+        while True:
+            try:
+                cluster = await read_cluster(self._commands, view)
+                break
+            except UNREADABLE as error:
+                if str(error) != said:
+                    said = str(error)
+                    self._say(f"Slurm can't be read yet: {said}")
+                await asyncio.sleep(self._options.pace.jobs_s)
+        options = self._options
+        return Scheduling(cluster=cluster, policy=options.policy, placement=options.placement, tenancy=options.tenancy)
+
+    async def _hold_released(self, view: SlurmView) -> None:
+        """Hold jobs again that a former run released and Slurm has not started; then read the queue again."""
+        for job in view.jobs.values():
+            if marks.is_managed(job) and job.is_pending and not marks.is_held(job):
+                with contextlib.suppress(*UNREADABLE):
+                    await self._commands.hold(job.id)
+        with contextlib.suppress(*UNREADABLE):
+            view.take((await self._commands.jobs()).found, clock.now_s())
+
+    def _application(
+        self,
+        control: Control,
+        scheduling: Scheduling,
+        forecasts: ForecastKeeper,
+        source: ForecastWorker,
+        looks: SlurmLoop,
+    ) -> Asgi:
+        kind = Requests if self._options.decides else ObservedRequests
+        service = Service(
+            control=control,
+            requests=kind(control, self._records, _refuse_file, forecasts, refuse_trial=lambda file: None),
+            records=self._records,
+            access=self._parts.access,
+            audit=self._parts.audit,
+            watch=self._parts.watch,
+            refusals=self._parts.refusals,
+            logins=self._parts.logins,
+            home=self._options.home,
+            scheduling=scheduling,
+            lookout=ManagerOverview(self._records, control, scheduling),
+            limits="enforced by Slurm",
+            truth=Truth(self._records, scheduling, forecasts),
+            more_counters=self._counters,
+            more_nodes=source.more_nodes,
+        )
+        return make_app(service, None if self._options.pages is None else self._options.pages(service))
+
+    def _counters(self) -> dict[str, tuple[str, int]]:
+        return {
+            "rota_slurm_queries": ("Commands that read from Slurm.", self._commands.queries),
+            "rota_slurm_orders": ("Commands that changed something in Slurm.", self._commands.orders),
+        }
+
+
+def _is_ours(job: SlurmJob) -> bool:
+    return marks.is_managed(job) and (job.holds_nodes or is_simple(job) is None)
+
+
+def _cancelling(control: Control, driver: SlurmDriver) -> Callable[[Sequence[News]], None]:
+    """Cancel jobs in Slurm that were cancelled here while they waited."""
+
+    def listener(news: Sequence[News]) -> None:
+        for each in news:
+            job = driver.view.jobs.get(str(each.job_id))
+            if each.state == JobState.CANCELLED.value and job is not None and not job.has_ended:
+                driver.cancel(job.id)
+
+    return listener
+
+
+async def _changed(driver: SlurmObserver | SlurmDriver, nodes: set[str]) -> None:
+    """Return when the state has to be rebuilt: a job runs that was not started here, or nodes came or went."""
+    while set(driver.view.nodes) == nodes:
+        if isinstance(driver, SlurmDriver):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(driver.outdated.wait(), 1.0)
+                return
+        else:
+            await asyncio.sleep(1.0)
+
+
+async def _until(end: Coroutine[Any, Any, None], parts: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Do all parts of the work at once until the end; a part that fails ends the others."""
+    async with asyncio.TaskGroup() as group:
+        work = [group.create_task(part) for part in parts]
+        await end
+        for each in work:
+            each.cancel()
+
+
+async def _result(work: asyncio.Future[None]) -> None:
+    await asyncio.shield(work)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _refuse_file(file: JobFile) -> None:
+    raise RotaError("this Rota schedules jobs of a Slurm cluster; submit with `rota --slurm submit`, or sbatch")

@@ -1,0 +1,247 @@
+"""`rota slurm`: Rota beside Slurm as a read-only twin, or in charge of partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rota.api.log import LogFormat, LogLevel, set_up
+from rota.cli.terminal import echo
+from rota.core.errors import RotaError
+
+app = typer.Typer(help="Observe a Slurm cluster, or schedule its jobs.", no_args_is_help=True)
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--slurm-conf",
+        help="Slurm's configuration file, where it is not in its usual place.",
+        metavar="FILE",
+        exists=True,
+    ),
+]
+Data = Annotated[Path | None, typer.Option("--data", help="Where the journal and records are.", metavar="DIR")]
+Host = Annotated[str, typer.Option("--host", help="The address to answer at.", metavar="ADDRESS")]
+Port = Annotated[int, typer.Option("--port", help="The port to answer at; 0 takes a free one.", min=0, max=65535)]
+Every = Annotated[str, typer.Option("--every", help="Time between two looks at Slurm's queue.", metavar="TIME")]
+RequireToken = Annotated[bool, typer.Option("--require-token", help="Ask for tokens on this machine too.")]
+LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="How to log.")]
+LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")]
+SHORTEST_S = 0.1
+
+
+@app.command("observe")
+def observe(
+    slurm_conf: Config = None,
+    policy: Annotated[
+        str, typer.Option("--policy", help="What forecasts assume of Slurm's scheduler.", metavar="NAME")
+    ] = "easy",
+    every: Every = "5s",
+    data: Data = None,
+    host: Host = "127.0.0.1",
+    port: Port = 7650,
+    require_token: RequireToken = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
+) -> None:
+    """Keep a twin of a running Slurm cluster; nothing is written to Slurm. Runs until it is told to stop (Ctrl-C).
+
+    Examples:
+
+      rota slurm observe
+
+      rota slurm observe --every 30s --data /var/lib/rota-slurm
+    """
+    _serve(slurm_conf, policy, None, "none", every, data, host, port, require_token, (log_format, log_level), None)
+
+
+@app.command("run")
+def run(
+    slurm_conf: Config = None,
+    policy: Annotated[str, typer.Option("--policy", help="The policy that decides.", metavar="NAME")] = "easy",
+    placement: Annotated[
+        str | None, typer.Option("--placement", help="How devices are chosen; by default as the policy likes.")
+    ] = None,
+    tenancy: Annotated[
+        str, typer.Option("--tenancy", help="`quota` enforces the GrpTRES of Slurm's accounts; `none` leaves it.")
+    ] = "none",
+    every: Every = "2s",
+    release_after: Annotated[
+        str,
+        typer.Option("--release-after", help="Held jobs are released once Rota was away that long; 0 for never."),
+    ] = "2m",
+    data: Data = None,
+    host: Host = "127.0.0.1",
+    port: Port = 7650,
+    require_token: RequireToken = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
+) -> None:
+    """Decide about the jobs that job_submit.lua holds; Slurm carries out. Runs until it is told to stop (Ctrl-C).
+
+    Examples:
+
+      rota slurm run --policy easy
+
+      rota slurm run --policy fair-share --release-after 5m
+    """
+    how = (log_format, log_level)
+    _serve(slurm_conf, policy, placement, tenancy, every, data, host, port, require_token, how, release_after)
+
+
+@app.command("watchdog")
+def watchdog(
+    slurm_conf: Config = None,
+    after: Annotated[
+        str, typer.Option("--after", help="How long Rota may be away before held jobs are released.", metavar="TIME")
+    ] = "2m",
+    data: Data = None,
+    once: Annotated[bool, typer.Option("--once", help="Release all jobs that Rota holds now, and end.")] = False,
+) -> None:
+    """Release held jobs when Rota is away; `rota slurm run` starts one, and a service may run another.
+
+    Examples:
+
+      rota slurm watchdog --after 5m
+
+      rota slurm watchdog --once
+    """
+    import asyncio
+
+    from rota.drivers.slurm.commands import SlurmCommands
+    from rota.drivers.slurm.watchdog import release_all, watch
+    from rota.files.quantities import parse_duration
+
+    commands = SlurmCommands(slurm_conf)
+    if once:
+        released = asyncio.run(release_all(commands))
+        echo(f"released {len(released)} jobs")
+        return
+    asyncio.run(watch(_home(data), commands, parse_duration(after), echo))
+
+
+@app.command("script")
+def script(
+    partition: Annotated[
+        list[str], typer.Option("--partition", help="A partition whose jobs Rota decides about; repeat it for more.")
+    ],
+) -> None:
+    """Print job_submit.lua for slurmctld: it holds the jobs of partitions until Rota releases them.
+
+    Examples:
+
+      rota slurm script --partition gpu > /etc/slurm/job_submit.lua
+    """
+    from rota.drivers.slurm.submit_script import submit_script
+
+    echo(submit_script(partition), nl=False, lines=True)
+
+
+@app.command("accounting")
+def accounting(
+    out: Annotated[Path, typer.Argument(help="The trace to write.", metavar="FILE")],
+    since: Annotated[
+        str, typer.Option("--since", help="The first submission, as sacct takes it.", metavar="TIME")
+    ] = "now-14days",
+    slurm_conf: Config = None,
+) -> None:
+    """Write the accounting of the last weeks as a trace, for `rota sim` to replay under other policies and limits.
+
+    Examples:
+
+      rota slurm accounting weeks.txt --since now-28days
+
+      rota slurm cluster > cluster.yaml; rota sim weeks.txt --cluster cluster.yaml --policy easy,srtf
+    """
+    import asyncio
+
+    from rota.drivers.slurm.accounts import ACCOUNTING_COLUMNS
+    from rota.drivers.slurm.commands import SlurmCommands
+
+    commands = SlurmCommands(slurm_conf, within_s=600.0)
+    output = asyncio.run(commands.accounting(since, ACCOUNTING_COLUMNS))
+    out.write_bytes(output)
+    jobs = max(len(output.splitlines()) - 1, 0)
+    echo(f"{out}: {jobs} jobs")
+
+
+@app.command("cluster")
+def cluster(slurm_conf: Config = None) -> None:
+    """Print the nodes and accounts of Slurm as a cluster file, for simulations.
+
+    Examples:
+
+      rota slurm cluster > cluster.yaml
+    """
+    import asyncio
+
+    import yaml
+
+    from rota.drivers.slurm.cluster_file import cluster_values
+    from rota.drivers.slurm.commands import SlurmCommands
+
+    async def read() -> dict[str, object]:
+        commands = SlurmCommands(slurm_conf)
+        return cluster_values((await commands.nodes()).found, (await commands.associations()).found)
+
+    echo(yaml.safe_dump(asyncio.run(read()), sort_keys=False), nl=False, lines=True)
+
+
+def _home(data: Path | None) -> Path:
+    from rota.sdk.place import data_folder
+
+    return (data or data_folder() / "slurm").absolute()
+
+
+def _serve(
+    config: Path | None,
+    policy: str,
+    placement: str | None,
+    tenancy: str,
+    every: str,
+    data: Path | None,
+    host: str,
+    port: int,
+    require_token: bool,
+    logs: tuple[LogFormat, LogLevel],
+    release_after: str | None,
+) -> None:
+    """Check everything that can be checked here, then run."""
+    from rota.api.slurm.serve_slurm import SlurmOptions, serve_slurm
+    from rota.drivers.slurm.driver import CONTRACT
+    from rota.drivers.slurm.watchdog import start_beside
+    from rota.files.quantities import parse_duration
+    from rota.live.loop.slurm_loop import Pace
+    from rota.policies import find_policy
+    from rota.tenancy import refuse_unknown
+    from rota.web.gate import Gate
+
+    refuse_unknown(tenancy)
+    declared, options = find_policy(policy)
+    if release_after is not None:
+        declared.refuse_driver(options, CONTRACT, live=True)
+    every_s = parse_duration(every)
+    if every_s < SHORTEST_S:
+        raise RotaError(f"--every is {every!r}; it must be {SHORTEST_S:g} s or more")
+    home = _home(data)
+    set_up(*logs)
+    say = (lambda line: echo(line, err=True)) if logs[0] is LogFormat.TEXT else (lambda line: None)
+    if release_after is not None and (after_s := parse_duration(release_after)):
+        start_beside(home, config, after_s)
+    serve_slurm(
+        SlurmOptions(
+            home=home,
+            decides=release_after is not None,
+            config=config,
+            policy=policy,
+            placement=placement,
+            tenancy=tenancy,
+            pace=Pace(jobs_s=every_s, nodes_s=max(every_s, 10.0) if every_s >= 1 else every_s * 5),
+            host=host,
+            port=port,
+            require_token=require_token,
+            pages=Gate,
+        ),
+        say,
+    )

@@ -1,0 +1,326 @@
+"""The driver with which Rota decides and Slurm carries out.
+
+Jobs that `job_submit.lua` marked are held in Slurm until the engine starts them: the driver sets their nodes and
+releases them. A stop requeues a job and holds it again. What Slurm does by itself (ends, failed nodes, cancelled jobs)
+is found out by looking. Which GPUs of a node a job gets is Slurm's choice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.engine.driver import DriverContract
+from rota.core.messages.decisions import Cause, Decision, DecisionKind, Start, Stop
+from rota.core.messages.events import (
+    End,
+    Event,
+    Interrupted,
+    JobArrived,
+    JobCancelled,
+    JobEnded,
+    JobHeld,
+    JobReleased,
+    Started,
+    StartFailed,
+    Stopped,
+)
+from rota.core.model.job import JobId, JobState
+from rota.core.model.placement import Placement
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.drivers.slurm import marks
+from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands
+from rota.drivers.slurm.observer import end_of
+from rota.drivers.slurm.records import SlurmJob
+from rota.drivers.slurm.translate import is_simple, job_of, nodes_of
+from rota.drivers.slurm.view import SlurmView, node_events, occupied, occupied_events
+
+log = logging.getLogger("rota.slurm")
+CONTRACT = DriverContract(name="Slurm", supports=frozenset({DecisionKind.START, DecisionKind.STOP}))
+"""A job that Slurm suspends keeps its GPUs, so that suspending it frees nothing; batch jobs do not grow."""
+START_WITHIN_S = 30.0
+"""How long Slurm may take to start a released job before it is held again."""
+RETRY_S = 5.0
+NotedAt = float
+
+
+@dataclass(slots=True)
+class _Order:
+    """A start or a stop that is under way."""
+
+    begun_s: NotedAt
+    is_start: bool
+    is_sent: bool = False
+    failed: str | None = None
+    """Why Slurm did not take it."""
+
+
+class SlurmDriver:
+    """All jobs that Rota schedules in a Slurm cluster."""
+
+    contract = CONTRACT
+
+    def __init__(self, commands: SlurmCommands, view: SlurmView, priorities: Mapping[str, int]) -> None:
+        self.view = view
+        self._commands = commands
+        self._priorities = priorities
+        """The priority of each quality of service."""
+        self._orders: dict[str, _Order] = {}
+        self._held_here: set[str] = set()
+        """Jobs that are held here because Slurm has them wait: for a dependency, their user, their begin time."""
+        self._ended: dict[str, None] = {}
+        self._left: dict[str, str] = {}
+        """Jobs that are left to Slurm, with the reason."""
+        self._occupied: dict[str, tuple[int, int, int]] = {}
+        self._first_of_array: dict[str, set[str]] = {}
+        """Tasks of arrays that may run at once, as of this look."""
+        self._work: set[asyncio.Task[None]] = set()
+        self._names: list[str] = []
+        self._now_s: Callable[[], float] = lambda: 0.0
+        self.outdated = asyncio.Event()
+        """Set once a job runs that was not started here: the state has to be rebuilt from Slurm."""
+
+    def attach(self, names: Sequence[str], now_s: Callable[[], float]) -> None:
+        """Learn the nodes in the engine's order, and the clock."""
+        self._names, self._now_s = list(names), now_s
+
+    def note_held(self, state: State) -> None:
+        """Jobs that wait in a rebuilt state are held until a look says that they may start."""
+        self._held_here |= {str(live.job.id) for live in state.jobs.values() if live.state is JobState.HELD}
+
+    def take_up(self) -> None:
+        """Orders that were under way are found by the next look."""
+
+    def carry_out(self, decisions: Sequence[Decision], now_s: float) -> list[Event]:
+        """Begin to carry out decisions; a look finds out what came of them."""
+        for decision in decisions:
+            match decision:
+                case Start(job_id, placement):
+                    self._begin(str(job_id), self._start(str(job_id), placement), is_start=True)
+                case Stop(job_id, cause):
+                    self._begin(str(job_id), self._stop(str(job_id), cause), is_start=False)
+                case _:
+                    raise AssertionError(f"{decision} is not of a kind that the contract allows")
+        return []
+
+    async def close(self) -> None:
+        """Let orders under way end; jobs continue to run."""
+        if self._work:
+            await asyncio.wait(self._work, timeout=5.0)
+
+    # -- orders ----------------------------------------------------------------------------------
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None], *, is_start: bool) -> None:
+        order = self._orders[name] = _Order(begun_s=self._now_s(), is_start=is_start)
+
+        async def do() -> None:
+            try:
+                await work
+            except UNREADABLE as error:
+                order.failed = str(error)
+            order.is_sent = True
+
+        self._spawn(do())
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        assert isinstance(task, asyncio.Task)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _start(self, name: str, placement: Placement) -> None:
+        nodes = nodes_of(placement, self._names)
+        await self._commands.update(name, NodeList=",".join(nodes), AdminComment=marks.PLACED)
+        await self._commands.release(name)
+
+    async def _stop(self, name: str, cause: Cause) -> None:
+        if cause is Cause.CANCELLED:
+            await self._commands.cancel(name)
+            return
+        await self._commands.update(name, AdminComment=marks.PREEMPTED)
+        await self._commands.requeue_held(name)
+
+    def cancel(self, name: str) -> None:
+        """Cancel a job that waits: the engine ends it without an order."""
+        self._ended[name] = None
+        self._spawn(self._quietly(self._commands.cancel(name), name))
+
+    async def _hold(self, name: str) -> None:
+        await self._quietly(self._commands.hold(name), name)
+
+    async def _leave(self, name: str) -> None:
+        """Give a job back to Slurm, which decides about it alone."""
+        await self._quietly(self._commands.update(name, AdminComment=marks.LEFT), name)
+        await self._quietly(self._commands.release(name), name)
+
+    async def _quietly(self, work: Awaitable[None], name: str) -> None:
+        try:
+            await work
+        except UNREADABLE as error:
+            log.warning(
+                "an order to Slurm failed; the next look shows what came of it", extra={"job": name, "why": str(error)}
+            )
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def look(self, state: State, now_s: float, wall_s: float) -> list[Event]:
+        """Return the events since the last look; `wall_s` is the date, by which Slurm writes its times."""
+        events = node_events(self.view.nodes, state)
+        self._first_of_array = {}
+        for name, job in self.view.jobs.items():
+            live = state.jobs.get(JobId(name))
+            if live is not None and not live.state.is_final:
+                events += self._known(job, live, now_s, wall_s)
+            elif marks.is_managed(job) and not job.has_ended and name not in self._ended and name not in self._left:
+                events += self._new(job, wall_s)
+        for live in list(state.jobs.values()):
+            if not live.state.is_final and str(live.job.id) not in self.view.jobs:
+                events += self._gone(live)
+        others = [job for job in self.view.jobs.values() if job.holds_nodes and not self._is_ours(job, state)]
+        return events + occupied_events(occupied(others, self.view.nodes), self._occupied, state)
+
+    @staticmethod
+    def _is_ours(job: SlurmJob, state: State) -> bool:
+        live = state.jobs.get(JobId(job.id))
+        return live is not None and (live.state in (JobState.STARTING, JobState.RUNNING) or live.is_leaving)
+
+    def _new(self, job: SlurmJob, wall_s: float) -> list[Event]:
+        if job.holds_nodes:
+            self.outdated.set()
+            return []
+        why = is_simple(job)
+        if why is not None:
+            self._left[job.id] = why
+            log.info("left to Slurm", extra={"job": job.id, "why": why})
+            self._spawn(self._leave(job.id))
+            return []
+        if not marks.is_held(job):
+            self._spawn(self._hold(job.id))
+        held = self._must_wait(job, wall_s)
+        if held:
+            self._held_here.add(job.id)
+        return [JobArrived(job_of(job, self._priorities), held=held)]
+
+    def _must_wait(self, job: SlurmJob, wall_s: float) -> bool:
+        """Whether a job may not start for a reason of Slurm's, or of its user."""
+        return (
+            marks.is_held_by_others(job)
+            or marks.waits_for_slurm(job, self.view.jobs, wall_s)
+            or self._array_is_full(job)
+        )
+
+    def _array_is_full(self, job: SlurmJob) -> bool:
+        """Whether the array has as many tasks before this one as it allows at once."""
+        if not job.array or not job.array_limit:
+            return False
+        if job.array not in self._first_of_array:
+            self._first_of_array[job.array] = self._first_tasks(job.array, job.array_limit)
+        return job.id not in self._first_of_array[job.array]
+
+    def _first_tasks(self, array: str, limit: int) -> set[str]:
+        """The tasks of an array that may run: those that hold nodes, then the first that wait."""
+        tasks = [each for each in self.view.jobs.values() if each.array == array and not each.has_ended]
+        tasks.sort(key=lambda each: (not each.holds_nodes and each.id not in self._orders, _task_of(each)))
+        return {each.id for each in tasks[:limit]}
+
+    def _known(self, job: SlurmJob, live: LiveJob, now_s: float, wall_s: float) -> list[Event]:
+        if live.state is JobState.STARTING:
+            return self._starting(job, live, now_s)
+        if live.state is JobState.RUNNING or live.is_leaving:
+            return self._running(job, live)
+        if job.has_ended:
+            self._ended[job.id] = None
+            return [JobCancelled(live.job.id)]
+        if job.holds_nodes:
+            self.outdated.set()
+            return []
+        must_wait = self._must_wait(job, wall_s)
+        if must_wait and live.state is JobState.WAITING:
+            self._held_here.add(job.id)
+            return [JobHeld(live.job.id)]
+        if not must_wait and live.state is JobState.HELD and job.id in self._held_here:
+            self._held_here.discard(job.id)
+            return [JobReleased(live.job.id)]
+        if not marks.is_held(job) and job.id not in self._orders:
+            self._spawn(self._hold(job.id))
+        return []
+
+    def _starting(self, job: SlurmJob, live: LiveJob, now_s: float) -> list[Event]:
+        order = self._orders.get(job.id)
+        job_id = live.job.id
+        if live.stopping is not None:
+            return self._stopping_start(job, live)
+        if job.has_ended:
+            self._finish(job.id)
+            return [Started(job_id, 1.0, now_s), JobEnded(job_id, end_of(job), 0.0)]
+        if job.holds_nodes and job.state != "CONFIGURING":
+            self._orders.pop(job.id, None)
+            return [Started(job_id, 1.0, now_s)]
+        if job.holds_nodes or (order is not None and not order.is_sent):
+            return []
+        late = order is None or now_s - order.begun_s > START_WITHIN_S
+        if order is not None and order.failed is None and not late:
+            return []
+        self._orders.pop(job.id, None)
+        if not marks.is_held(job):
+            self._spawn(self._hold(job.id))
+        why = f"Slurm did not start it: {job.reason}" if order is None or order.failed is None else order.failed
+        return [StartFailed(job_id, why, now_s + RETRY_S)]
+
+    def _stopping_start(self, job: SlurmJob, live: LiveJob) -> list[Event]:
+        """A job that is stopped before it ran."""
+        order = self._orders.get(job.id)
+        if order is not None and not order.is_sent:
+            return []
+        if job.has_ended:
+            self._finish(job.id)
+            return [Stopped(live.job.id, 0.0)]
+        if job.is_pending:
+            self._orders.pop(job.id, None)
+            if live.stopping is Cause.CANCELLED:
+                self.cancel(job.id)
+            elif not marks.is_held(job):
+                self._spawn(self._hold(job.id))
+            return [Stopped(live.job.id, 0.0)]
+        self._begin(job.id, self._stop(job.id, live.stopping or Cause.PREEMPTED), is_start=False)
+        return []
+
+    def _running(self, job: SlurmJob, live: LiveJob) -> list[Event]:
+        job_id, order = live.job.id, self._orders.get(job.id)
+        if job.has_ended:
+            self._finish(job.id)
+            is_cancelled = live.stopping is Cause.CANCELLED
+            return [Stopped(job_id, 0.0) if is_cancelled else JobEnded(job_id, end_of(job), 0.0)]
+        if job.is_pending:
+            self._orders.pop(job.id, None)
+            if not marks.is_held(job):
+                self._spawn(self._hold(job.id))
+            return [Stopped(job_id, 0.0) if live.stopping is not None else Interrupted(job_id, 0.0)]
+        if live.stopping is not None and order is not None and order.failed is not None:
+            self._begin(job.id, self._stop(job.id, live.stopping), is_start=False)
+        return []
+
+    def _gone(self, live: LiveJob) -> list[Event]:
+        """A job that Slurm has forgotten: its end was not seen."""
+        name, job_id = str(live.job.id), live.job.id
+        order = self._orders.get(name)
+        if order is not None and not order.is_sent:
+            return []
+        self._finish(name)
+        if live.state in (JobState.WAITING, JobState.HELD) and not live.is_leaving:
+            return [JobCancelled(job_id)]
+        if live.state is JobState.STARTING:
+            return [Started(job_id, 1.0, self._now_s()), JobEnded(job_id, End.CANCELLED, 0.0)]
+        return [JobEnded(job_id, End.CANCELLED, 0.0)]
+
+    def _finish(self, name: str) -> None:
+        self._orders.pop(name, None)
+        self._ended[name] = None
+
+
+def _task_of(job: SlurmJob) -> int:
+    return int(job.id.partition("_")[2] or 0)

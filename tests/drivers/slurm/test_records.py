@@ -1,0 +1,154 @@
+"""Slurm's JSON as types, of several releases; nonsense gives a message and never an exception of another kind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.slurm.slurm_values import job_value, node_value, running_value
+from rota.core.errors import RotaError
+from rota.drivers.slurm.accounts import read_associations
+from rota.drivers.slurm.fields import Gpus
+from rota.drivers.slurm.records import QueueReader, SlurmUnreadable, read_jobs, read_nodes
+from rota.drivers.slurm.translate import Misfit, cluster_of, is_simple, job_of, placement_of, tenants_of
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def jobs(*values: Any) -> str:
+    return json.dumps({"jobs": list(values), "errors": []})
+
+
+def test_waiting_array_becomes_a_job_for_each_task() -> None:
+    value = job_value(7, array_job_id=7, array_task_string="1-3%2", array_max_tasks=2)
+
+    found = read_jobs(jobs(value)).found
+
+    assert [job.id for job in found] == ["7_1", "7_2", "7_3"]
+    assert {job.array_limit for job in found} == {2}
+
+
+def test_new_releases_say_the_same_in_other_forms() -> None:
+    old = read_jobs(jobs(job_value())).found[0]
+    unset = {"set": False, "infinite": False, "number": 0}
+    new = job_value(
+        job_state=["PENDING"],
+        array_job_id={"set": True, "infinite": False, "number": 0},
+        array_task_id=unset,
+        priority={"set": True, "infinite": False, "number": 4294901759},
+        time_limit={"set": True, "infinite": False, "number": 10},
+        submit_time={"set": True, "infinite": False, "number": 1794980528},
+        exit_code={"return_code": 0, "status": ["SUCCESS"]},
+        shared=[],
+    )
+
+    assert read_jobs(jobs(new)).found == [old]
+
+
+def test_bad_record_is_left_out_with_a_message_and_the_others_stay() -> None:
+    reading = read_jobs(jobs(job_value(1), job_value(2, nodes="n[1-"), 5, {"job_id": 3}, job_value(4)))
+
+    assert [job.id for job in reading.found] == ["1", "4"]
+    assert reading.faults == [
+        "jobs 2: 'n[1-' is not a list of hosts",
+        "jobs 2: a int, not an object",
+        "jobs 3: no 'job_state'",
+    ]
+
+
+def test_reading_again_gives_the_same_as_reading_anew() -> None:
+    reader = QueueReader()
+    first = jobs(job_value(1), running_value(2), job_value(7, array_job_id=7, array_task_string="1-3"))
+    second = jobs(running_value(1), running_value(2), job_value(4, nodes="n[1-"))
+
+    for output in (first, second, second, first):
+        reading, anew = reader.read(output), read_jobs(output)
+        assert (reading.found, reading.faults) == (anew.found, anew.faults)
+
+
+@pytest.mark.parametrize("output", ["", "{", "[]", "{}", '{"jobs": [], "errors": [{"error": "no controller"}]}'])
+def test_output_without_records_is_one_clear_error(output: str) -> None:
+    with pytest.raises(SlurmUnreadable):
+        read_jobs(output)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(job_value())), ANYTHING, max_size=6))
+def test_any_value_in_any_field_is_read_or_reported(fields: dict[str, Any]) -> None:
+    reading = read_jobs(jobs({**running_value(1), **fields}))
+
+    assert reading.found or reading.faults or fields.get("array_task_string")
+    for job in reading.found:
+        with contextlib.suppress(RotaError):
+            job_of(job)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(node_value())), ANYTHING, max_size=4))
+def test_any_value_in_any_field_of_a_node(fields: dict[str, Any]) -> None:
+    reading = read_nodes(json.dumps({"nodes": [{**node_value(), **fields}]}))
+
+    assert len(reading.found) + len(reading.faults) == 1
+
+
+def test_job_and_cluster_in_rotas_types() -> None:
+    cluster = cluster_of(read_nodes(json.dumps({"nodes": [node_value("n1"), node_value("n2")]})).found)
+    (job,) = read_jobs(jobs(running_value(3, "n2", features="fast"))).found
+    shaped = job_of(job)
+
+    assert [(node.devices, node.device_type, node.cpu_milli) for node in cluster.nodes] == [(4, "a100", 16000)] * 2
+    assert (shaped.gpus, shaped.estimate_s, shaped.tenant, shaped.preemptible) == (2, 600.0, "vision", True)
+    placement = placement_of(job, shaped, {"n1": 0, "n2": 1}, {})
+    assert not isinstance(placement, Misfit)
+    assert [tuple(slot[:3]) for slot in placement] == [(1, 0b11, 1)]
+    assert isinstance(placement_of(job, shaped, {"n1": 0}, {}), Misfit)
+
+
+def test_what_rota_does_not_understand_is_left_to_slurm_by_name() -> None:
+    for fields, word in (
+        ({"resv_name": "maint"}, "reservation"),
+        ({"features": "[fast*2&slow*1]"}, "constraints"),
+        ({"required_nodes": "n1"}, "name their nodes"),
+        ({"het_job_id": 9}, "heterogeneous"),
+    ):
+        (job,) = read_jobs(jobs(job_value(**fields))).found
+        assert word in str(is_simple(job))
+    (plain,) = read_jobs(jobs(job_value(features="fast|slow&big"))).found
+    assert is_simple(plain) is None
+    assert len(job_of(plain).roles[0].requires) == 2
+
+
+def test_accounts_are_tenants_with_limits_and_weights() -> None:
+    lines = (
+        "bed|root|||1|||normal",
+        "bed|lab||root|2|gres/gpu=6,cpu=100||normal",
+        "bed|vision||lab|3||gres/gpu=2|normal,high",
+        "bed|vision|ann||1|||normal",
+        "bed|broken|||x|||",
+    )
+    reading = read_associations("\n".join(lines))
+    plan = tenants_of(reading.found)
+
+    assert plan is not None
+    assert list(plan.shares) == ["root", "lab", "vision"]
+    assert plan.shares["vision"].parent == "lab"  # type: ignore[index]  # ids are texts
+    assert plan.shares["lab"].limit == {"*": 6}  # type: ignore[index]  # ids are texts
+    assert (plan.shares["vision"].weight, plan.shares["vision"].per_user) == (3.0, 2)  # type: ignore[index]
+    assert len(reading.faults) == 1
+
+
+def test_gpus_without_indexes_take_what_is_free() -> None:
+    (job,) = read_jobs(jobs(running_value(1, gpus="gpu:a100:2(CNT:2)"))).found
+
+    placement = placement_of(job, job_of(job), {"n1": 0}, {0: 0b0101})
+
+    assert job.shares[0].gpus == Gpus(2, "a100")
+    assert not isinstance(placement, Misfit)
+    assert placement[0].devices == 0b1010

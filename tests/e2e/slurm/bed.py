@@ -1,0 +1,341 @@
+"""A real Slurm for tests: munged, slurmctld and several slurmd of one host, on loopback, in a folder of its own.
+
+The programs are Debian's. Where they are missing and ROTA_INSTALL_SLURM is set, root installs them with apt; elsewhere
+the tests that need them are skipped, with the reason. MariaDB and slurmdbd are started where accounting is asked for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from managers import eventually
+from rota.drivers.slurm.submit_script import submit_script
+
+Json = dict[str, Any]
+PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "liblua5.3-0")
+ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server-core", "mariadb-client-core")
+NEEDED = ("munged", "slurmctld", "slurmd", "squeue", "scontrol", "sinfo", "sbatch")
+ACCOUNTING_NEEDED = ("slurmdbd", "mariadbd", "mariadb", "sacct", "sacctmgr")
+READY_S = float(os.environ.get("ROTA_READY_S", "60"))
+ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
+
+
+class NoSlurm(Exception):
+    """Slurm is not installed and can't be installed here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """The cluster of a bed."""
+
+    nodes: int = 2
+    gpus: int = 4
+    cpus: int = 16
+    memory_mb: int = 4000
+    held: bool = True
+    """Whether jobs of the partition `rota` are held at submission."""
+    more: str = ""
+    """Further lines of slurm.conf."""
+
+
+def find_programs(*, accounting: bool) -> None:
+    """Raise `NoSlurm` where programs are missing that can't be installed."""
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    needed = NEEDED + (ACCOUNTING_NEEDED if accounting else ())
+    packages = PACKAGES + (ACCOUNTING_PACKAGES if accounting else ())
+
+    def missing() -> list[str]:
+        return [name for name in needed if shutil.which(name, path=path) is None]
+
+    if os.geteuid():
+        raise NoSlurm("slurmd and slurmctld of one host need root here")
+    if not missing():
+        return
+    if not os.environ.get("ROTA_INSTALL_SLURM"):
+        raise NoSlurm(f"there is no {', '.join(missing())}; `apt-get install {' '.join(packages)}` brings them")
+    with Path(tempfile.gettempdir(), "rota-slurm-install.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if missing():
+            _install(packages)
+    if missing():
+        raise NoSlurm(f"there is no {', '.join(missing())} although its package is installed")
+
+
+def _install(packages: Sequence[str]) -> None:
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    try:
+        made = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoSlurm(f"packages of Slurm can't be installed: {error}") from error
+    if made.returncode:
+        raise NoSlurm(f"packages of Slurm can't be installed: {made.stderr.strip().splitlines()[-1:]}")
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+class SlurmBed:
+    """One cluster, started and stopped at will; daemons can be killed by name and started again."""
+
+    def __init__(self, shape: Shape | None = None, *, accounting: bool = False) -> None:
+        find_programs(accounting=accounting)
+        self.shape = shape or Shape()
+        self.folder = Path(tempfile.mkdtemp(prefix="rota-slurm-", dir="/tmp"))  # munged refuses folders of others
+        self.folder.chmod(0o755)
+        self.accounting = accounting
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        ports = _free_ports(self.shape.nodes + 3)
+        self._node_ports, (self._port, self._dbd_port, self._sql_port) = ports[:-3], ports[-3:]
+        self.env = {
+            **os.environ,
+            "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin",
+            "SLURM_CONF": str(self.folder / "slurm.conf"),
+            "LC_ALL": "C.UTF-8",
+        }
+        self._write_files()
+
+    @property
+    def node_names(self) -> list[str]:
+        return [f"n{number + 1}" for number in range(self.shape.nodes)]
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def _write_files(self) -> None:
+        for name in ("state", "munge", *(f"spool-{node}" for node in self.node_names)):
+            (self.folder / name).mkdir(mode=0o700)
+        key = self.folder / "munge" / "key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        self._write_gres()
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        if self.shape.held:
+            (self.folder / "job_submit.lua").write_text(submit_script(["rota"]))
+        (self.folder / "slurm.conf").write_text(self._slurm_conf())
+
+    def _write_gres(self) -> None:
+        """GRES from device files: plain files, for slurmd only counts them."""
+        lines = []
+        for node in self.node_names:
+            for number in range(self.shape.gpus):
+                path = self.folder / f"gpu-{node}-{number}"
+                os.mknod(path, 0o600 | 0o020000, os.makedev(1, 3))  # /dev/null under another name
+                lines.append(f"NodeName={node} Name=gpu Type=a100 File={path}")
+        (self.folder / "gres.conf").write_text("AutoDetect=off\n" + "\n".join(lines) + "\n")
+
+    def _slurm_conf(self) -> str:
+        host, shape, folder = socket.gethostname().split(".")[0], self.shape, self.folder
+        nodes = "\n".join(
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={shape.cpus} "
+            f"RealMemory={shape.memory_mb} Gres=gpu:a100:{shape.gpus} Feature=fast,{'even' if index % 2 else 'odd'} "
+            "State=UNKNOWN"
+            for index, (name, port) in enumerate(zip(self.node_names, self._node_ports, strict=True))
+        )
+        submit = "JobSubmitPlugins=lua" if shape.held else ""
+        storage = ""
+        if self.accounting:
+            storage = (
+                "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
+                f"AccountingStoragePort={self._dbd_port}\nAccountingStoragePass={folder}/munge/socket\n"
+                "AccountingStorageTRES=gres/gpu\n"
+                "AccountingStorageEnforce=associations,limits,qos\nPriorityType=priority/multifactor\n"
+            )
+        return f"""ClusterName=bed
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+CredType=cred/munge
+SlurmctldPort={self._port}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+DefMemPerCPU=1
+GresTypes=gpu
+SlurmdParameters=config_overrides
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,sched_min_interval=20000,batch_sched_delay=0,nohold_on_prolog_fail,requeue_delay=0
+JobRequeue=1
+KillWait=1
+SlurmctldTimeout=10
+SlurmdTimeout=20
+InactiveLimit=0
+MinJobAge=300
+MaxJobCount=20000
+{submit}
+{storage}
+{shape.more}
+{nodes}
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=10:00 State=UP OverSubscribe=NO
+PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSubscribe=NO
+"""
+
+    # -- daemons ---------------------------------------------------------------------------------
+
+    def start(self) -> SlurmBed:
+        """Start all daemons and wait until every node is ready."""
+        try:
+            self._start_all()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start_all(self) -> None:
+        folder = self.folder
+        munge = ("--force", "--foreground", f"--socket={folder}/munge/socket", f"--key-file={folder}/munge/key")
+        more = (f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log", f"--seed-file={folder}/munge/seed")
+        self._spawn("munged", *munge, *more)
+        eventually((folder / "munge" / "socket").exists, within_s=READY_S)
+        if self.accounting:
+            self._start_accounting()
+        self.start_controller()
+        for name in self.node_names:
+            self.start_node(name)
+        eventually(lambda: all(state.startswith("idle") for state in self.node_states().values()), within_s=READY_S)
+
+    def _start_accounting(self) -> None:
+        folder, data = self.folder, self.folder / "sql"
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        install = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}", "--skip-test-db"]
+        subprocess.run(install, check=True, capture_output=True, timeout=120, env=self.env)
+        self._spawn(
+            "mariadbd",
+            *("--no-defaults", f"--datadir={data}", f"--user={user}", f"--socket={folder}/sql.sock"),
+            *("--bind-address=127.0.0.1", f"--port={self._sql_port}", f"--pid-file={folder}/sql.pid"),
+            *("--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve"),
+        )
+        sql = "CREATE USER slurm@'127.0.0.1' IDENTIFIED BY 'slurm'; GRANT ALL ON *.* TO slurm@'127.0.0.1';"
+        ask = ["mariadb", "--no-defaults", f"--socket={folder}/sql.sock", "-e", sql]
+        eventually(lambda: subprocess.run(ask, capture_output=True).returncode == 0, within_s=READY_S, every_s=0.2)
+        host = socket.gethostname().split(".")[0]
+        conf = folder / "slurmdbd.conf"
+        conf.write_text(
+            f"AuthType=auth/munge\nAuthInfo=socket={folder}/munge/socket\nDbdHost={host}\nDbdAddr=127.0.0.1\n"
+            f"DbdPort={self._dbd_port}\nSlurmUser=root\nStorageType=accounting_storage/mysql\n"
+            f"StorageHost=127.0.0.1\nStoragePort={self._sql_port}\nStorageUser=slurm\nStoragePass=slurm\n"
+            f"LogFile={folder}/slurmdbd.log\nPidFile={folder}/slurmdbd.pid\n"
+        )
+        conf.chmod(0o600)
+        self._spawn("slurmdbd", "-D")
+        command = ["sacctmgr", "-i", "-n", "show", "cluster"]
+        eventually(lambda: self._try(command), within_s=READY_S, every_s=0.3)
+        self.do("sacctmgr", "-i", "add", "cluster", "bed")
+        for account, share in (("vision", "3"), ("nlp", "1")):
+            self.do("sacctmgr", "-i", "add", "account", account, f"fairshare={share}", "cluster=bed")
+        self.do("sacctmgr", "-i", "add", "user", "root", "account=vision,nlp", "defaultaccount=vision", "cluster=bed")
+
+    def _try(self, command: Sequence[str]) -> bool:
+        return subprocess.run(command, env=self.env, capture_output=True, timeout=20).returncode == 0
+
+    def start_controller(self) -> None:
+        self._spawn("slurmctld", "-D")
+        eventually(lambda: self._try(["scontrol", "ping"]), within_s=READY_S, every_s=0.1)
+
+    def start_node(self, name: str) -> None:
+        self._spawn("slurmd", "-D", "-N", name, key=name)
+
+    def _spawn(self, program: str, *arguments: str, key: str = "") -> None:
+        log = (self.folder / f"{key or program}.out").open("ab")
+        self._running[key or program] = subprocess.Popen(
+            [program, *arguments], env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder
+        )
+        log.close()
+
+    def kill(self, name: str) -> None:
+        """Kill a daemon with signal 9: `slurmctld`, or a slurmd by the name of its node."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait(30)
+
+    def stop(self) -> None:
+        """End all jobs and daemons, and remove the folder."""
+        if "slurmctld" in self._running:
+            self._try(["scancel", "--user=root"])
+            self._try(["scancel", "--signal=KILL", "--full", "--user=root"])
+        for name in reversed(self._running):
+            self._running[name].send_signal(signal.SIGTERM)
+        for process in self._running.values():
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(15)
+        self._running.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- what tests ask --------------------------------------------------------------------------
+
+    def do(self, *command: str, within_s: float = 30.0) -> str:
+        """Run a command of Slurm and return what it prints."""
+        made = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=within_s, cwd=self.folder)
+        assert made.returncode == 0, f"{' '.join(command)}: {made.stderr or made.stdout}"
+        return made.stdout.strip()
+
+    def submit(self, work: str, *options: str) -> str:
+        """Submit a script; return the id of the job."""
+        return self.do("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={work}").split(";")[0]
+
+    def state(self, job: str) -> str:
+        """The state of a job, in Slurm's words."""
+        line = self.do("scontrol", "-o", "show", "job", job)
+        return next(word.partition("=")[2] for word in line.split() if word.startswith("JobState="))
+
+    def states(self) -> dict[str, str]:
+        """The states of all jobs that the controller still knows."""
+        found = {}
+        for line in self.do("scontrol", "-o", "show", "job").splitlines():
+            values = dict(word.split("=", 1) for word in line.split() if "=" in word)
+            if "JobId" in values:
+                found[values["JobId"]] = values["JobState"]
+        return found
+
+    def node_states(self) -> dict[str, str]:
+        """The states of all nodes."""
+        lines = self.do("sinfo", "-h", "-N", "-o", "%N %T").splitlines()
+        return dict(line.split() for line in lines)
+
+    def wait(self, jobs: Sequence[str], within_s: float = 60.0) -> dict[str, str]:
+        """Wait until jobs have ended; return their states."""
+
+        def ended() -> dict[str, str]:
+            states = self.states()
+            found = {job: states[job] for job in jobs}
+            return found if all(state in ENDED for state in found.values()) else {}
+
+        return eventually(ended, within_s=within_s, every_s=0.2)
+
+    def json(self, *command: str) -> Json:
+        """What a command prints as JSON."""
+        value: Json = json.loads(self.do(*command))
+        return value

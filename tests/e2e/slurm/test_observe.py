@@ -1,0 +1,94 @@
+"""The read-only twin of a real Slurm cluster."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from e2e.slurm.bed import SlurmBed
+from e2e.slurm.conftest import Launch
+from managers import eventually
+
+pytestmark = pytest.mark.slow
+
+
+def test_twin_follows_slurm_from_submission_to_end(slurm: SlurmBed, launch: Launch) -> None:
+    before = slurm.submit("sleep 60", "--gres=gpu:4", "-N2")
+    twin = launch(slurm, "observe")
+
+    twin.wait({before: "running"})
+    second = slurm.submit("sleep 8", "--gres=gpu:2")
+    bad = slurm.submit("sleep 8; exit 3", "--gres=gpu:1")
+    held = slurm.submit("true", "--hold")
+    later = slurm.submit("true", f"--dependency=afterok:{second}")
+    twin.wait({before: "running", second: "waiting", bad: "waiting", held: "held", later: "held"})
+    assert {node["free_gpus"] for node in twin.client.nodes()} == {0}
+    reason = twin.client.why(second)["reason"]["sentence"]
+    assert reason.startswith(("Resources: it is next in line", "Priority: jobs with a higher", "None: not yet"))
+
+    slurm.do("scancel", before)
+    twin.wait({before: "cancelled", second: "succeeded", bad: "failed", later: "succeeded", held: "held"}, 60)
+    assert "FAILED, exit code 3" in twin.client.job(bad)["message"]
+    assert {node["free_gpus"] for node in twin.client.nodes()} == {4}
+
+
+def test_array_requeue_and_nodes_are_followed(slurm: SlurmBed, launch: Launch) -> None:
+    twin = launch(slurm, "observe")
+    array = slurm.submit("sleep 60", "--array=0-2%2", "--gpus=1", "--requeue")
+
+    twin.wait({f"{array}_0": "running", f"{array}_1": "running", f"{array}_2": "waiting"})
+    slurm.do("scontrol", "requeuehold", f"{array}_0")
+    twin.wait({f"{array}_0": "held", f"{array}_2": "running"})
+
+    slurm.do("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
+    eventually(lambda: {node["state"] for node in twin.client.nodes()} >= {"drained"}, within_s=20)
+    slurm.do("scontrol", "update", "NodeName=n2", "State=RESUME")
+    eventually(lambda: {node["state"] for node in twin.client.nodes()} == {"up"}, within_s=20)
+
+
+def test_twin_writes_nothing_and_goes_on_after_a_kill(slurm: SlurmBed, launch: Launch) -> None:
+    twin = launch(slurm, "observe")
+    job = slurm.submit("sleep 60", "--gres=gpu:1")
+    twin.wait({job: "running"})
+
+    refused = twin.rota("cancel", job)
+    assert refused.returncode == 2
+    assert "only observes Slurm" in refused.stderr
+    assert slurm.state(job) == "RUNNING"
+
+    twin.kill()
+    slurm.do("scancel", job)
+    again = slurm.submit("sleep 60", "--gres=gpu:1")
+    eventually(lambda: slurm.state(again) == "RUNNING")
+    twin.start()
+    twin.wait({job: "cancelled", again: "running"})
+
+
+def test_forecast_of_a_start_has_a_range(slurm: SlurmBed, launch: Launch) -> None:
+    twin = launch(slurm, "observe")
+    first = slurm.submit("sleep 60", "--gres=gpu:4", "-N2", "--time=2")
+    twin.wait({first: "running"})
+    second = slurm.submit("true", "--gres=gpu:1", "--time=1")
+    twin.wait({second: "waiting"})
+
+    expected = twin.client.why(second)["expected"]
+    assert expected is not None
+    text = twin.rota("why", second).stdout
+    assert "expected start" in text
+    assert "90%" in text
+
+
+def test_twin_keeps_its_state_while_slurmctld_is_away(slurm: SlurmBed, launch: Launch) -> None:
+    twin = launch(slurm, "observe")
+    job = slurm.submit("sleep 120", "--gres=gpu:1")
+    twin.wait({job: "running"})
+    saved, since_s = slurm.folder / "state" / "job_state", time.time()
+    eventually(lambda: saved.exists() and saved.stat().st_mtime > since_s, within_s=60)  # a killed slurmctld forgets
+
+    slurm.kill("slurmctld")
+    eventually(lambda: "can't be read" in twin.log.read_text(), within_s=90)
+    assert twin.states()[job] == "running"
+    slurm.start_controller()
+    eventually(lambda: "answers again" in twin.log.read_text(), within_s=90)
+    assert twin.states()[job] == "running"

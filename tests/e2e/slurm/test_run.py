@@ -1,0 +1,64 @@
+"""Rota decides, a real Slurm carries out."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.slurm.bed import SlurmBed
+from e2e.slurm.conftest import Launch
+from managers import eventually
+
+pytestmark = pytest.mark.slow
+MANAGED = "--partition=rota"
+
+
+def test_held_jobs_run_where_rota_says_and_end(slurm: SlurmBed, launch: Launch) -> None:
+    early = slurm.submit("sleep 1", MANAGED, "--gres=gpu:4", "-N2")
+    assert slurm.state(early) == "PENDING"
+    rota = launch(slurm, "run", "--release-after", "0")
+    bad = slurm.submit("exit 4", MANAGED, "--gres=gpu:1")
+    array = slurm.submit("sleep 1", MANAGED, "--gres=gpu:1", "--array=0-3%2")
+    free = slurm.submit("sleep 1", "--gres=gpu:1")
+    after = slurm.submit("true", MANAGED, f"--dependency=afterany:{bad}")
+
+    tasks = [f"{array}_{index}" for index in range(4)]
+    rota.wait({early: "succeeded", bad: "failed", after: "succeeded", **dict.fromkeys(tasks, "succeeded")}, 60)
+    assert slurm.wait([free]) == {free: "COMPLETED"}
+    assert free not in rota.states()
+
+
+def test_user_and_rota_cancel_and_hold(slurm: SlurmBed, launch: Launch) -> None:
+    rota = launch(slurm, "run", "--release-after", "0")
+    one = slurm.submit("sleep 60", MANAGED, "--gres=gpu:4", "-N2")
+    two = slurm.submit("sleep 60", MANAGED, "--gres=gpu:4", "-N2")
+    three = slurm.submit("sleep 1", MANAGED, "--gres=gpu:4", "-N2")
+    rota.wait({one: "running", two: "waiting", three: "waiting"})
+
+    assert rota.rota("cancel", two).returncode == 0
+    eventually(lambda: slurm.state(two) == "CANCELLED")
+    assert rota.rota("cancel", one).returncode == 0
+    eventually(lambda: slurm.state(one) == "CANCELLED")
+    rota.wait({one: "cancelled", two: "cancelled", three: "succeeded"})
+
+
+def test_watchdog_releases_what_a_killed_rota_held(slurm: SlurmBed, launch: Launch) -> None:
+    rota = launch(slurm, "run", "--release-after", "10s")
+    one = slurm.submit("sleep 12", MANAGED, "--gres=gpu:4", "-N2")
+    rota.wait({one: "running"})
+    two = slurm.submit("sleep 1", MANAGED, "--gres=gpu:1")
+    rota.wait({two: "waiting"})
+
+    rota.kill()
+    assert slurm.wait([one, two]) == {one: "COMPLETED", two: "COMPLETED"}
+
+
+def test_killed_rota_goes_on_where_it_stopped(slurm: SlurmBed, launch: Launch) -> None:
+    rota = launch(slurm, "run", "--release-after", "0")
+    one = slurm.submit("sleep 6", MANAGED, "--gres=gpu:4", "-N2")
+    two = slurm.submit("sleep 1", MANAGED, "--gres=gpu:4", "-N2")
+    rota.wait({one: "running", two: "waiting"})
+    rota.kill()
+    rota.start()
+
+    rota.wait({one: "succeeded", two: "succeeded"}, 60)
+    assert "Restarts=0" in slurm.do("scontrol", "-o", "show", "job", one)
