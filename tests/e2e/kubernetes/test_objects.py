@@ -124,7 +124,7 @@ def test_users_of_a_namespace_see_its_queues_and_cannot_raise_them(shared: Bed) 
     bed = shared
     bed.admin.make(queue("nlp", "nlp", guaranteed={"*": 4}))
     rbac = "rbac.authorization.k8s.io"
-    for name, role in (("user-50", "rota-user"), ("user-51", "rota-queue-admin")):
+    for name, role in (("user-94", "rota-user"), ("user-95", "rota-queue-admin")):
         bed.admin.make(
             {
                 "apiVersion": f"{rbac}/v1",
@@ -135,7 +135,7 @@ def test_users_of_a_namespace_see_its_queues_and_cannot_raise_them(shared: Bed) 
             }
         )
     path = f"{OBJECTS}/namespaces/nlp/queues"
-    user, chief = (Kube(bed.server, f"user-{number}-token", bed.admin.authority) for number in (50, 51))
+    user, chief = (Kube(bed.server, f"user-{number}-token", bed.admin.authority) for number in (94, 95))
 
     def may(kube: Kube, method: str, where: str, body: Json | None = None) -> bool:
         try:
