@@ -1,9 +1,11 @@
-"""A worker that can't be started: the question fails for now, and what asked goes on."""
+"""Workers that can't be started, and workers whose manager is gone."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -35,3 +37,35 @@ def test_upkeep_without_descriptors_begins_again(monkeypatch: pytest.MonkeyPatch
     asyncio.run(storage.through_outages(upkeep))
 
     assert len(tries) == 3
+
+
+BUSY = """
+import sys
+from rota.live.workers.worker_process import answer_all
+
+def answer(question):
+    print("begun", file=sys.stderr, flush=True)
+    while True:
+        pass
+
+answer_all(answer)
+"""
+
+
+def test_busy_worker_ends_with_its_manager() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdin=pipe, stdout=pipe, stderr=pipe) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        assert worker.stderr is not None
+        worker.stdin.write(b"{}\n")
+        worker.stdin.flush()
+        assert worker.stderr.readline() == b"begun\n"
+
+        worker.stdout.close()
+        worker.stdin.close()
+
+        try:
+            assert worker.wait(timeout=30) == 0
+        finally:
+            worker.kill()

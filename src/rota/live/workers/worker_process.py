@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +84,7 @@ class WorkerProcess:
 def answer_all(answer: Callable[[Json], Json]) -> None:
     """Answer questions until there are no more."""
     os.nice(NICE)
+    threading.Thread(target=_end_with_manager, daemon=True).start()
     for line in sys.stdin:
         try:
             reply = answer(json.loads(line))
@@ -94,3 +97,11 @@ def answer_all(answer: Callable[[Json], Json]) -> None:
             sys.stdout.flush()
         except BrokenPipeError:  # the manager is gone
             os._exit(0)
+
+
+def _end_with_manager() -> None:
+    """End this process when no manager reads its answers any more, however long the present one would take."""
+    answers = select.poll()
+    answers.register(sys.stdout.fileno(), 0)  # errors only: the other end of the pipe is closed
+    answers.poll()
+    os._exit(0)
