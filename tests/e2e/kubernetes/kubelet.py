@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from e2e.kubernetes.bed import CACHE, Bed, NoCluster, binary, free_port
@@ -224,16 +226,20 @@ conf_dir = "{self._folder}/cni"
         return False
 
     def _end_shims(self) -> None:
-        """End the helpers that hold containers; they outlive containerd on purpose."""
-        mark = str(self._folder).encode()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    line = (entry / "cmdline").read_bytes()
-                except OSError:
-                    continue
-                if b"containerd-shim" in line and mark in line:
-                    os.kill(int(entry.name), 9)
+        """End the helpers that hold containers, with the containers; both outlive containerd on purpose."""
+        mark = str(self._folder)
+        ending = set()
+        parents = {}
+        for each in psutil.process_iter(["pid", "ppid", "cmdline"]):
+            parents[each.pid] = each.info["ppid"]
+            line = " ".join(each.info["cmdline"] or ())
+            if "containerd-shim" in line and mark in line:
+                ending.add(each.pid)
+        while more := {pid for pid, parent in parents.items() if parent in ending} - ending:
+            ending |= more
+        for pid in ending:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
 
     def _run(self, name: str, *command: str) -> None:
         with (self._folder / f"{name}.log").open("ab") as log:
