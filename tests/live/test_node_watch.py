@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from rota.health.failure_rate import FailureRate
 from rota.health.node_state import GOOD_TO_CLEAR, GOOD_TO_RETURN, HealthSign, NodeHealthState, Severity
 from rota.live.health.node_counts import NodeCounts
 from rota.live.health.node_watch import NodeWatch, passed
+from rota.live.health.told_intervals import ToldIntervals
 from rota.live.health.watch import HealthWatch
 
 NODE = NodeId("n1")
@@ -138,6 +141,8 @@ def test_counters_are_of_28_days_and_kept_over_a_restart(tmp_path: Path) -> None
 def test_node_that_drains_and_is_bad_then_has_failed_once(tmp_path: Path, told: list[Event]) -> None:
     watch = HealthWatch.__new__(HealthWatch)  # the part that counts, without a manager
     watch._rate = FailureRate(prior=10.0)
+    control: Any = SimpleNamespace()
+    watch._intervals = ToldIntervals(control, watch._rate, tmp_path)
     watch.counts = NodeCounts(tmp_path, lambda: 5.0)
     nodes = NodeWatch(State(cluster(node("n1"))), tmp_path, told.append, alert=watch._changed)
     nodes._is_empty = lambda node_id: False  # type: ignore[method-assign]
@@ -151,4 +156,7 @@ def test_node_that_drains_and_is_bad_then_has_failed_once(tmp_path: Path, told: 
 
     assert nodes.health(NODE).state is NodeHealthState.BAD
     assert watch._rate.per_1000_node_days == once.per_1000_node_days
+    kept = FailureRate(prior=10.0)
+    ToldIntervals(control, kept, tmp_path)
+    assert kept.per_1000_node_days == once.per_1000_node_days
     assert watch.counts.counters()["n1"].out_of_service == 1
