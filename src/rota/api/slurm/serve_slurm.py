@@ -18,7 +18,7 @@ from typing import Any
 from rota.api.app import make_app
 from rota.api.guard.term_switch import TermSwitch
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
-from rota.api.limits.asgi import Asgi
+from rota.api.limits.asgi import Asgi, Pages
 from rota.api.limits.http_server import HttpServer, http_config
 from rota.api.limits.values import most_connections, raise_descriptor_limit
 from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
@@ -73,7 +73,7 @@ class SlurmOptions:
     require_token: bool = False
     database: str | None = None
     keep_s: float = 30 * 86400.0
-    pages: Callable[[Service], Asgi] | None = None
+    pages: Callable[[Service], Pages] | None = None
 
 
 def serve_slurm(options: SlurmOptions, say: Callable[[str], None]) -> None:
