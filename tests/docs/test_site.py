@@ -9,12 +9,9 @@ from urllib.parse import urldefrag, urljoin
 
 import pytest
 from build_site import build, list_versions
-from playwright.sync_api import Page
-from playwright.sync_api import TimeoutError as TookTooLong
 
 from docs.pages import ROOT, anchor, headings, links, section
 from docs.python_page import page as python_page
-from managers import eventually
 from rota import __version__
 from web.browsers import browser
 from web.test_accessibility import faults
@@ -116,28 +113,13 @@ def test_pages_open_from_the_file_system_and_keep_nobody_out(site: Path) -> None
             window.goto((site / f"{name}.html").as_uri())
             assert window.locator("h1").count() == 1, name
             assert faults(window) == [], name
-        _search(window, "preemption guard")
+        window.locator("input.md-search__input").press_sequentially("preemption guard")  # it listens to keys
+        window.locator(".md-search-result__item").first.wait_for()
 
         bar = window.locator(".md-header").evaluate("element => getComputedStyle(element).backgroundColor")
 
         assert bar == "rgb(11, 79, 121)"  # the style sheets were found
         assert failed == []
-
-
-def _search(window: Page, words: str) -> None:
-    """Type words until the page finds something: what is typed before its index is loaded is not looked up."""
-    field, found = window.locator("input.md-search__input"), window.locator(".md-search-result__item").first
-
-    def finds() -> bool:
-        field.fill("")
-        field.fill(words)
-        try:
-            found.wait_for(timeout=3000)
-        except TookTooLong:
-            return False
-        return True
-
-    eventually(finds, within_s=120.0)
 
 
 def test_public_names_are_those_of_the_reference() -> None:
