@@ -69,7 +69,7 @@ ASKING: dict[str, list[list[str]]] = {
     "gpus": [["gpus"], ["gpus", "--users"], ["gpus", "-o", "json"]],
 }
 STUDY = ("sim", "report", "trace", "check", "policies", "profiles", "plan", "fill", "experiment", "net")
-ELSEWHERE = frozenset((*STUDY, "up", "demo", "k8s", "profile", "learn", "backup", "users", "doctor", "schema"))
+ELSEWHERE = frozenset((*STUDY, "up", "demo", "k8s", "slurm", "profile", "learn", "backup", "users", "doctor", "schema"))
 """Commands that ask no manager; what they print of files goes through the same functions."""
 
 

@@ -253,7 +253,7 @@ def test_every_accepted_job_ends_right_and_once(chaos: Manager, plan: Plan) -> N
     done = kill_around(chaos, course)
     submitter.join(timeout=300)
     assert not submitter.is_alive()
-    eventually(lambda: not list(chaos.client.jobs()), within_s=120, every_s=0.2)
+    wait_for_all(chaos)
 
     kills = plan.task_kills
     assert len(course.accepted) >= plan.jobs
@@ -263,6 +263,15 @@ def test_every_accepted_job_ends_right_and_once(chaos: Manager, plan: Plan) -> N
     check_runs(chaos, course, jobs)
     check_journal(chaos)
     eventually(lambda: chaos.task_processes() == [], within_s=20)
+
+
+def wait_for_all(manager: Manager) -> None:
+    """Until no job waits or runs; what is left, and why, is said if there is."""
+    try:
+        eventually(lambda: not list(manager.client.jobs()), within_s=120, every_s=0.2)
+    except AssertionError:
+        left = [manager.client.job(job["id"]) for job in manager.client.jobs()]
+        raise AssertionError(f"left after 120 s: {left}, on {manager.client.nodes()}") from None
 
 
 def check_jobs(course: Course, jobs: list[Json]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -161,6 +163,19 @@ class SeveralGpus(GpuStandIn):
 
     def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> bool:  # noqa: N802
         return bool(self.facts["links"][handle][link])
+
+
+def test_full_disk_passes_by_itself_and_one_that_is_gone_does_not(tmp_path: Path) -> None:
+    with patch("tempfile.TemporaryFile", side_effect=OSError(errno.ENOSPC, "No space left on device")):
+        full = check_disk(str(tmp_path))
+    with patch("tempfile.TemporaryFile", side_effect=OSError(errno.EIO, "Input/output error")):
+        damaged = check_disk(str(tmp_path))
+
+    assert (full.severity, full.passes) == (Severity.SEVERE, True)
+    assert (damaged.severity, damaged.passes) == (Severity.SEVERE, False)
+    assert not check_disk(str(tmp_path / "gone")).passes
+    for result in (full, damaged):
+        assert decode_result("disk", result.exit_code, result.encode().encode()).passes is result.passes
 
 
 def test_disk_that_can_be_written_is_good_and_a_folder_that_is_gone_is_not(tmp_path: Path) -> None:

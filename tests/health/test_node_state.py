@@ -47,8 +47,31 @@ def test_empty_node_is_bad_at_once_and_returns_only_by_tests_after_repair() -> N
     assert (back.state, back.evidence) == (S.HEALTHY, ())
 
 
-def test_health_survives_its_json_form() -> None:
-    health = after(W, X)
+def full(at_s: float, severity: Severity = X) -> HealthSign:
+    return HealthSign(at_s=at_s, source="disk", severity=severity, text="full", passes=True)
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_node_whose_trouble_passes_by_itself_returns_after_good_checks_without_repair(is_empty: bool) -> None:
+    out = NodeHealth().after(full(0.0), is_empty=is_empty)
+    assert not out.state.takes_jobs
+
+    once = after(G, start=out, is_empty=is_empty)
+    assert not once.state.takes_jobs
+    back = after(G, start=once, is_empty=is_empty)
+
+    assert (back.state, back.evidence, back.bad) == (S.HEALTHY, (), 0)
+
+
+def test_trouble_that_passes_hides_none_that_lasts() -> None:
+    both = after(X, start=NodeHealth().after(full(0.0), is_empty=True))
+
+    assert after(G, G, G, G, start=both).state is S.BAD
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_health_survives_its_json_form(passes: bool) -> None:
+    health = after(W, X) if not passes else after(W).after(full(3.0))
 
     assert decode_health(health.encode()) == health
 

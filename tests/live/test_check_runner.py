@@ -69,6 +69,16 @@ def test_check_that_fails_by_itself_is_reported_and_leaves_its_node_healthy(tmp_
     assert checks.nodes.health(NODE).evidence == ()
 
 
+def test_trouble_that_a_program_says_passes_by_itself_needs_no_repair(checks: Checks) -> None:
+    checks.put("disk", '#!/bin/sh\necho \'{"status": 2, "text": "full", "passes": true}\'; exit 2\n')
+    assert checks.run() is NodeHealthState.BAD
+
+    checks.verdict("disk", 0)
+
+    assert checks.run(GOOD_TO_RETURN - 1) is NodeHealthState.BAD
+    assert checks.run() is NodeHealthState.HEALTHY
+
+
 def test_verdict_beside_a_broken_check_counts_and_a_mended_check_is_no_longer_reported(checks: Checks) -> None:
     checks.put("crash", BROKEN["crash"][0])
     checks.verdict("link", 2)

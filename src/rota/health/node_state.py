@@ -2,7 +2,7 @@
 
 healthy -> suspect -> draining -> bad -> in repair -> healthy. A severe sign drains at once. A suspect becomes healthy
 after several good checks in a row, and drains after several bad ones. A node in repair is healthy again only after its
-tests passed several times.
+tests passed several times. What passes by itself, as a full disk does, needs no repair: good checks bring the node back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GOOD_TO_CLEAR = 3
 BAD_TO_DRAIN = 3
 """Bad signs in a row, or within the memory of a suspect, that drain it."""
 GOOD_TO_RETURN = 2
-"""Passed tests in a row that end a repair."""
+"""Passed tests in a row that end a repair, or show that what was wrong has passed."""
 MOST_EVIDENCE = 20
 
 
@@ -52,10 +52,13 @@ class HealthSign:
     """The check or the part that reports it, such as `gpu-xid`."""
     severity: Severity
     text: str = ""
+    passes: bool = False
+    """Whether what is wrong can pass without a repair, as a full disk does."""
 
     def encode(self) -> dict[str, Any]:
         """The sign as JSON values."""
-        return {"at_s": self.at_s, "source": self.source, "severity": self.severity.name.lower(), "text": self.text}
+        told = {"at_s": self.at_s, "source": self.source, "severity": self.severity.name.lower(), "text": self.text}
+        return {**told, "passes": True} if self.passes else told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,11 @@ class NodeHealth:
     good: int = 0
     bad: int = 0
     evidence: tuple[HealthSign, ...] = field(default=())
+
+    @property
+    def passes(self) -> bool:
+        """Whether all that is wrong can pass without a repair."""
+        return bool(self.evidence) and all(sign.passes for sign in self.evidence)
 
     def after(self, sign: HealthSign, *, is_empty: bool = False) -> NodeHealth:
         """The health after a sign; `is_empty` tells whether no job is left on the node."""
@@ -91,6 +99,8 @@ class NodeHealth:
                 return replace(counted._to(NodeHealthState.HEALTHY, sign.at_s), bad=0, evidence=())
             case NodeHealthState.IN_REPAIR if counted.good >= GOOD_TO_RETURN:
                 return replace(counted._to(NodeHealthState.HEALTHY, sign.at_s), bad=0, evidence=())
+            case NodeHealthState.DRAINING | NodeHealthState.BAD if self.passes and counted.good >= GOOD_TO_RETURN:
+                return counted.cleared(sign.at_s)
             case NodeHealthState.DRAINING:
                 return counted.emptied(sign.at_s, is_empty=is_empty)
             case _:
@@ -99,7 +109,7 @@ class NodeHealth:
     def emptied(self, now_s: float, *, is_empty: bool = True) -> NodeHealth:
         """A node that drains is bad once its last job has left."""
         if self.state is NodeHealthState.DRAINING and is_empty:
-            return self._to(NodeHealthState.BAD, now_s)
+            return replace(self._to(NodeHealthState.BAD, now_s), good=self.good)
         return self
 
     def repairing(self, now_s: float) -> NodeHealth:
@@ -137,6 +147,7 @@ def decode_health(value: dict[str, Any]) -> NodeHealth:
                 source=str(each["source"]),
                 severity=Severity[str(each["severity"]).upper()],
                 text=str(each["text"]),
+                passes=bool(each.get("passes", False)),
             )
             for each in value["evidence"]
         ),

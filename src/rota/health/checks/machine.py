@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -15,11 +16,13 @@ LOW_FREE, FULL_FREE = 0.05, 0.01
 LOW_MEMORY = 0.02
 _CLOCK_UNSYNCHRONISED = 5
 """What adjtimex returns for a clock that nothing keeps in step."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def check_disk(folder: str) -> CheckResult:
     """The disk of a folder: free space, free inodes, and whether it can be written and read back."""
     found: list[tuple[Severity, str]] = []
+    is_only_full = True
     try:
         about = os.statvfs(folder)
     except OSError as error:
@@ -39,10 +42,13 @@ def check_disk(folder: str) -> CheckResult:
             os.fsync(file.fileno())
             file.seek(0)
             if file.read() != b"rota" * 1024:
+                is_only_full = False
                 found.append((Severity.SEVERE, f"{folder} gives back other bytes than were written"))
     except OSError as error:
+        is_only_full = error.errno in _FULL
         found.append((Severity.SEVERE, f"{folder} can't be written: {error.strerror}"))
-    return worst_of("disk", found, {"free": round(free, 4), "free_inodes": round(inodes, 4)})
+    values = {"free": round(free, 4), "free_inodes": round(inodes, 4)}
+    return worst_of("disk", found, values, passes=bool(found) and is_only_full)
 
 
 def check_memory(proc: Path = Path("/proc"), edac: Path = Path("/sys/devices/system/edac/mc")) -> CheckResult:
@@ -57,9 +63,8 @@ def check_memory(proc: Path = Path("/proc"), edac: Path = Path("/sys/devices/sys
     corrected = sum(_count(path) for path in edac.glob("mc*/ce_count"))
     if uncorrected:
         found.append((Severity.SEVERE, f"the host's memory had {uncorrected} uncorrectable errors"))
-    return worst_of(
-        "memory", found, {"available": round(part, 4), "ecc_corrected": corrected, "ecc_uncorrected": uncorrected}
-    )
+    values = {"available": round(part, 4), "ecc_corrected": corrected, "ecc_uncorrected": uncorrected}
+    return worst_of("memory", found, values, passes=bool(found) and not uncorrected)
 
 
 def _meminfo(path: Path) -> dict[str, int]:

@@ -34,6 +34,8 @@ class CheckResult:
     values: Mapping[str, float | str | None] = field(default_factory=dict)
     broken: bool = False
     """Whether the check itself failed: it says nothing about its node, neither good nor bad."""
+    passes: bool = False
+    """Whether what is wrong can pass without a repair, as a full disk does."""
 
     @property
     def exit_code(self) -> int:
@@ -42,19 +44,22 @@ class CheckResult:
 
     def encode(self) -> str:
         """One line of JSON."""
-        return json.dumps(
-            {"check": self.check, "status": self.exit_code, "text": self.text, "values": dict(self.values)}
-        )
+        told = {"check": self.check, "status": self.exit_code, "text": self.text, "values": dict(self.values)}
+        return json.dumps({**told, "passes": True} if self.passes else told)
 
 
 def worst_of(
-    check: str, found: Iterable[tuple[Severity, str]], values: Mapping[str, float | str | None]
+    check: str,
+    found: Iterable[tuple[Severity, str]],
+    values: Mapping[str, float | str | None],
+    *,
+    passes: bool = False,
 ) -> CheckResult:
     """The result of several findings: the worst severity, and the words of all that are as bad."""
     listed = list(found)
     severity = max((each for each, _ in listed), key=lambda each: each.value, default=Severity.GOOD)
     text = "; ".join(words for each, words in listed if each is severity and severity is not Severity.GOOD)
-    return CheckResult(check=check, severity=severity, text=text, values=values)
+    return CheckResult(check=check, severity=severity, text=text, values=values, passes=passes)
 
 
 def decode_result(check: str, exit_code: int, output: bytes, errors: bytes = b"") -> CheckResult:
@@ -70,7 +75,9 @@ def decode_result(check: str, exit_code: int, output: bytes, errors: bytes = b""
         return CheckResult(check=check, text=_text(told), values=_values(told))
     if is_said and exit_code in (Severity.WARNING.value, Severity.SEVERE.value):
         severity = Severity(exit_code)
-        return CheckResult(check=check, severity=severity, text=_text(told) or check, values=_values(told))
+        passes = told is not None and told.get("passes") is True
+        text = _text(told) or check
+        return CheckResult(check=check, severity=severity, text=text, values=_values(told), passes=passes)
     lines = clean(errors).splitlines()
     why = (_text(told) if is_said else "") or next((line.strip() for line in reversed(lines) if line.strip()), "")
     return broken_check(check, f"{_end(exit_code, status)}{f': {why}' if why else ''}")

@@ -30,6 +30,8 @@ FRESH_S = 60.0
 """Results of checks that are younger count as those before a large job."""
 SUSPECT_PART = 0.1
 """A node that is not healthy is checked at this part of the interval."""
+PASSING_S = 5.0
+"""A node whose trouble can pass by itself, as a full disk does, is checked again after this long."""
 AT_ONCE = 4
 """Nodes whose checks run at the same time, at most."""
 
@@ -95,13 +97,18 @@ class CheckRunner:
         self._note_broken(node_id, broken)
         worst = max((each for each in results if not each.broken), key=lambda each: each.severity.value, default=None)
         if worst is not None and worst.severity is not Severity.GOOD:
-            sign = HealthSign(at_s=now_s, source=worst.check, severity=worst.severity, text=worst.text)
+            sign = HealthSign(
+                at_s=now_s, source=worst.check, severity=worst.severity, text=worst.text, passes=worst.passes
+            )
             log.warning("node-check", extra={"node": node_id, "check": worst.check, "why": worst.text})
             self._watch.take(node_id, sign)
         elif worst is not None and not self._leaves_doubt(node_id, broken):
             self._watch.take(node_id, passed(worst.check, now_s))
-        if self._watch.health(node_id).state is not NodeHealthState.HEALTHY:
-            self._due_s[node_id] = min(self._due_s[node_id], now_s + self._settings.every * SUSPECT_PART)
+        health = self._watch.health(node_id)
+        if health.state is not NodeHealthState.HEALTHY:
+            soon_s = self._settings.every * SUSPECT_PART
+            again_s = min(soon_s, PASSING_S) if health.passes else soon_s
+            self._due_s[node_id] = min(self._due_s[node_id], now_s + again_s)
 
     def _leaves_doubt(self, node_id: NodeId, broken: Sequence[CheckResult]) -> bool:
         """Whether checks that are broken keep a node from being cleared by the others.
@@ -143,7 +150,8 @@ class CheckRunner:
 
     def _programs(self, node_id: NodeId) -> list[CheckProgram]:
         names: list[str] = list(self._settings.checks) if node_id == self._node_ids()[0] else []
-        if self._watch.health(node_id).state is not NodeHealthState.HEALTHY and names:
+        health = self._watch.health(node_id)
+        if names and health.state is not NodeHealthState.HEALTHY and not health.passes:
             names += [name for name in SELF_TESTS if name not in names]
         own = (sys.executable, "-m", "rota.health.checks")
         programs = [CheckProgram(name=name, command=(*own, name, str(self._home)), is_own=True) for name in names]
