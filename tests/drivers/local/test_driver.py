@@ -13,7 +13,7 @@ import pytest
 
 from local_drivers import Bench, until, with_driver
 from rota.core.messages.decisions import Cause
-from rota.core.messages.events import End, JobEnded, Started, StartFailed
+from rota.core.messages.events import End, Interrupted, JobEnded, Started, StartFailed
 from rota.core.model.job import Elastic
 from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.confinement.accounts import AccountMap
@@ -98,6 +98,27 @@ def test_barrier_stays_shut_when_a_task_was_called_off_before(tmp_path: Path) ->
         again.close()
         assert [type(event) for event, _ in again.answers] == [StartFailed]
         assert not (bench.folder().parent / "go").exists()
+
+    with_driver(tmp_path, course)
+
+
+def test_job_that_an_earlier_manager_gave_up_is_interrupted_and_has_not_failed(tmp_path: Path) -> None:
+    """A server counted a task as lost, stopped the other one and died; the lost one had ended well all the same."""
+
+    async def course(bench: Bench) -> None:
+        order = bench.order("test $ROTA_RANK = 1 || sleep 60", workers=2)
+        bench.driver.start(order)
+        await until(lambda: bench.events(Started))
+        await until(lambda: bench.state(1).get("phase") == "ended")
+        bench.close()
+        (bench.folder(0) / "stop.json").write_text('{"signal": "SIGTERM", "grace_s": 1.0}')
+        os.kill(int(bench.state(0)["supervisor"]), signal.SIGUSR1)
+        await until(lambda: bench.state(0).get("phase") == "ended")
+        again = Bench(bench.home)
+        again.driver.find(order)
+        await until(lambda: again.answers)
+        again.close()
+        assert [type(event) for event, _ in again.answers] == [Interrupted]
 
     with_driver(tmp_path, course)
 

@@ -179,6 +179,12 @@ class Attempt:
                 exit_code=lost.exit_code,
                 message=f"task {lost.slot.rank} was lost: its supervisor died",
             )
+        if self._only_stopped:
+            return AttemptOutcome(
+                verdict=Verdict.LOST,
+                exit_code=failed.exit_code,
+                message=f"task {failed.slot.rank} was stopped by a manager that ended before it could report why",
+            )
         failed, failure = self._root_cause(failed)
         where = f"task {failed.slot.rank}: " if self.is_gang else ""
         kind = "" if failure.kind is FailureClass.UNKNOWN else f" ({failure.kind.value})"
@@ -209,6 +215,11 @@ class Attempt:
         if self.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT):
             return not any(task.state.get("stopped") for task in self.tasks)
         return not self.launch.checkpoint or not any(task.state.get("stopped") for task in self.tasks)
+
+    @property
+    def _only_stopped(self) -> bool:
+        """Whether no task failed by itself: an earlier manager gave the attempt up, and nobody knows the reason now."""
+        return all(task.succeeded or task.state.get("stopped") for task in self.tasks)
 
     def _failed_role(self) -> TaskHandle | None:
         """Return the task whose failure made the job fail; None if it succeeded."""
