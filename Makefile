@@ -104,7 +104,7 @@ format: setup ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 
 bench: setup ## measure the speed
-	@set -e; for script in $(sort $(filter-out bench/truth.py bench/injected_faults.py,$(wildcard bench/*.py))); do echo "$$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in $(sort $(filter-out bench/truth.py bench/injected_faults.py bench/work_lost.py,$(wildcard bench/*.py))); do echo "$$script"; $(BIN)/python "$$script"; done
 
 reproductions: setup ## measure published results and write docs/reference/reproductions.md; ONLY="elastic stages" for some, RESUME=1 to continue
 	@$(BIN)/python tools/reproduce.py $(if $(RESUME),--resume) $(ONLY)
@@ -126,6 +126,7 @@ release: setup ## build wheels (plain and compiled), rota-sdk and the source dis
 
 health: setup ## 200 faults injected into a live manager: verdicts, drained nodes, a gang that loses a node, checkpoint intervals; 5 minutes
 	@$(BIN)/python bench/injected_faults.py
+	@$(BIN)/python bench/work_lost.py
 
 golden: setup ## regenerate the golden journals; explain each difference in the commit
 	$(BIN)/python -m pytest tests/golden --regenerate

@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--regenerate", action="store_true", help="write the golden journals anew")
+    parser.addoption("--regenerate", action="store_true", help="regenerate the golden journals")
     parser.addoption("--long", action="store_true", help="also run what looks for rare faults for minutes")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -183,6 +184,17 @@ class Manager:
         """Processes that supervise a task of this manager."""
         return [pid for pid in _processes() if self._supervises(pid)]
 
+    def kill_on(self, node: str) -> bool:
+        """Kill the supervisors of tasks on a node; return whether there was one."""
+        mark = f"ROTA_NODE={node}".encode()
+        victims = [
+            pid for pid in self.supervisors() if any(mark in _read(child, "environ") for child in _children(pid))
+        ]
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(victims)
+
     def task_processes(self) -> list[int]:
         """Processes that belong to tasks or supervisors of this manager."""
         mark = b"ROTA_RUN_DIR=" + str(self.home).encode()
@@ -235,3 +247,7 @@ def _read(pid: int, what: str) -> bytes:
         return Path(f"/proc/{pid}/{what}").read_bytes()
     except OSError:
         return b""
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in _read(pid, f"task/{pid}/children").split()]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -13,32 +10,13 @@ import pytest
 
 from attacks.logins import by_device, logged_in
 from attacks.session_calls import TimedStream, ask, post_form
-from attacks.single_sign_on import ADA, Provider, begin, finish, is_logged_in, manager_for, provider
+from attacks.single_sign_on import ADA, Provider, begin, finish, is_logged_in, manager_for
 from managers import Manager, eventually
 from rota.sdk.client import Client, Refused
 from rota.store.user_file import LocalUser, changed_users, hash_password
 
 attack = pytest.mark.attack
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def shared_idp() -> Iterator[Provider]:
-    with provider() as made:
-        yield made
-
-
-@pytest.fixture
-def idp(shared_idp: Provider) -> Provider:
-    shared_idp.reset()
-    return shared_idp
-
-
-@pytest.fixture(scope="module")
-def manager(shared_idp: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    made = manager_for(tmp_path_factory.mktemp("sso"), shared_idp.issuer)
-    yield made
-    made.clean_up()
 
 
 # -- what works -----------------------------------------------------------------------------------
@@ -58,31 +36,6 @@ def test_browser_logs_in_with_pkce_state_and_nonce(manager: Manager, idp: Provid
     assert "ada" in page.text
     entry = manager.client.get("/audit?what=login&limit=1")[0]
     assert (entry["who"], entry["detail"]) == ("ada", "ada member; single sign-on, from 127.0.0.1")
-
-
-def test_device_flow_gives_the_command_line_a_session(manager: Manager, idp: Provider) -> None:
-    opened = by_device(manager, idp)
-
-    assert (opened["name"], opened["role"], opened["tenants"]) == ("ada", "member", ["vision"])
-    assert Client(manager.client.url, opened["token"]).get("/whoami")["name"] == "ada"
-
-
-def test_rota_login_shows_the_code_and_keeps_the_session(manager: Manager, idp: Provider) -> None:
-    idp.control(device="approved")
-
-    told = manager.rota("login", "--server", manager.client.url)
-
-    assert told.returncode == 0, told.stderr
-    assert "enter the code " in told.stdout
-    assert told.stdout.endswith(f"logged in to {manager.client.url} as ada (member; tenants: vision)\n")
-    kept = manager.folder / "state" / "rota" / "credentials.json"
-    assert kept.stat().st_mode & 0o777 == 0o600
-    assert "ada" in manager.rota("whoami").stdout
-    session = json.loads(kept.read_text())[manager.client.url]
-    assert manager.rota("logout").returncode == 0
-    with pytest.raises(Refused):
-        Client(manager.client.url, session).nodes()
-    assert "revoked" in idp.control()["seen"], "the provider is told, too"
 
 
 def test_refresh_follows_the_claims_and_ends_with_the_provider(manager: Manager, idp: Provider) -> None:
@@ -328,56 +281,6 @@ def test_name_of_a_token_or_a_local_user_is_refused(manager: Manager, idp: Provi
             del found[name]
     begun = begin(manager)
     assert finish(manager, begun.callback, begun.cookie).status == 200, "the name is free once the token is revoked"
-
-
-# -- the device flow ------------------------------------------------------------------------------
-
-
-@attack("polls a device login that is not its own", stopped_by="the handle is random, and only its digest is kept")
-def test_made_up_device_handle_is_refused(manager: Manager, idp: Provider) -> None:
-    begun = Client(manager.client.url, "none").post("/login/device")
-    assert "device_code" not in begun, "the provider's code stays with the manager"
-    for handle in ("guess", begun["user_code"], begun["handle"][:-1]):
-        with pytest.raises(Refused) as refused:
-            Client(manager.client.url, "none").post("/login/device/poll", {"handle": handle})
-        assert refused.value.status == 401
-
-
-@attack("uses a device login twice", stopped_by="each device login is used once")
-def test_device_login_is_used_once(manager: Manager, idp: Provider) -> None:
-    client = Client(manager.client.url, "none")
-    begun = client.post("/login/device")
-    idp.control(device="approved")
-    assert "token" in client.post("/login/device/poll", {"handle": begun["handle"]})
-
-    with pytest.raises(Refused, match="unknown or took too long"):
-        client.post("/login/device/poll", {"handle": begun["handle"]})
-
-
-@attack("goes on after the user denied a device login", stopped_by="the provider's refusal ends the login")
-def test_denied_device_login_ends(manager: Manager, idp: Provider) -> None:
-    client = Client(manager.client.url, "none")
-    begun = client.post("/login/device")
-    idp.control(device="denied")
-
-    with pytest.raises(Refused, match="the provider refused"):
-        client.post("/login/device/poll", {"handle": begun["handle"]})
-    idp.control(device="approved")
-    with pytest.raises(Refused, match="unknown or took too long"):
-        client.post("/login/device/poll", {"handle": begun["handle"]})
-
-
-@attack("makes the manager hammer the provider", stopped_by="the manager keeps the provider's interval")
-def test_provider_is_asked_no_faster_than_it_allows(manager: Manager, idp: Provider) -> None:
-    client = Client(manager.client.url, "none")
-    begun = client.post("/login/device")
-    begun_s = time.monotonic()
-    client.post("/login/device/poll", {"handle": begun["handle"]})
-    idp.control(device="approved")
-    answers = [client.post("/login/device/poll", {"handle": begun["handle"]}) for _ in range(20)]
-
-    if time.monotonic() - begun_s < begun["interval_s"]:
-        assert all(answer == {"state": "pending"} for answer in answers)
 
 
 # -- the end --------------------------------------------------------------------------------------

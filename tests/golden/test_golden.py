@@ -1,6 +1,6 @@
 """Small runs whose journals are kept and compared byte for byte.
 
-`make golden` writes them anew; explain each difference in the commit.
+`make golden` regenerates them; explain each difference in the commit.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def test_every_layout_is_a_node_and_the_other_gpus_stay_together(machine: GpuMac
     }
 
 
-def test_a_gpu_is_cut_cut_anew_and_made_whole(machine: GpuMachine) -> None:
+def test_a_gpu_is_partitioned_twice_and_made_whole(machine: GpuMachine) -> None:
     made = layouts(machine)
     for layout, count in (("3g.71gb", 2), ("1g.18gb", 7), (WHOLE_GPU, 1)):
         made.change(1, layout)

@@ -84,7 +84,7 @@ def test_gpus_that_show_no_hang(busy: dict[int, float]) -> None:
     assert [progress.look_at_gpus(30.0 * look, busy) for look in range(20)] == [None] * 20
 
 
-def test_gpus_that_were_busy_in_between_begin_anew() -> None:
+def test_gpus_that_were_busy_in_between_start_over() -> None:
     progress = ProgressOfRanks(60.0)
     idle, busy = {0: 0.0, 1: 99.0}, {0: 99.0, 1: 99.0}
     progress.look_at_gpus(0.0, idle)

@@ -1,4 +1,4 @@
-"""What a manager learns from jobs that have succeeded, when it learns anew, and that nobody waits for it."""
+"""What a manager learns from jobs that have succeeded, when it learns again, and that nobody waits for it."""
 
 from __future__ import annotations
 

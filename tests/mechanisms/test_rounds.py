@@ -101,7 +101,7 @@ def test_devices_of_one_who_finds_no_place_go_to_the_next() -> None:
     assert reason.until_s == 500.0
 
 
-def test_nodes_that_take_the_place_of_others_are_looked_at_anew() -> None:
+def test_nodes_that_take_the_place_of_others_are_looked_at_again() -> None:
     """As many devices as before, but now on one node: a task of four devices, which could not run, can."""
     world = World(of=cluster(node("n1", 4), node("n2", 2), node("n3", 2)), policy=POLICY)
     world.step(NodeDrained(NodeId("n1")))

@@ -7,23 +7,18 @@ the cluster, as after a restart.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import signal
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rota.api.app import make_app
 from rota.api.extender import with_extender
-from rota.api.guard.term_switch import TermSwitch
-from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi, Pages
-from rota.api.limits.http_server import HttpServer, http_config
-from rota.api.limits.values import most_connections, raise_descriptor_limit
-from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
+from rota.api.serve import is_loopback, run_loop, url_of
 from rota.api.service import Service
+from rota.api.terms import TermServer, answer_during, end_loop, open_term_server, result_of, term_service, work_until
 from rota.api.wire import demand_out, forecast_out
 from rota.core.errors import RotaError
 from rota.core.model.job import JobId
@@ -44,7 +39,6 @@ from rota.drivers.kubernetes.resources.follower import UNUSABLE, SettingsFollowe
 from rota.drivers.kubernetes.resources.status import QueueUse, SeenResources, StatusWriter
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.job_shape import JobFile
-from rota.files.up_file import LimitsPart
 from rota.live.health.cluster_health import ClusterHealth
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
@@ -52,12 +46,8 @@ from rota.live.loop.control import Control
 from rota.live.loop.kubernetes_loop import boot_on_pods
 from rota.live.loop.retention import keep_tidy
 from rota.live.truth.keeper import ForecastKeeper
-from rota.live.truth.summary import Truth
-from rota.live.views.overview import ManagerOverview
 from rota.live.views.tenant_usage import TenantGuarantees, uses_of
 from rota.live.workers.forecast_worker import ForecastWorker
-from rota.store.database import open_database
-from rota.store.records import Records
 
 log = logging.getLogger("rota.api")
 ASK_FIRST_S = 1.0
@@ -106,68 +96,44 @@ def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
             f"host is {options.host!r}, where others can connect: give kube-scheduler's token with --token-file, "
             "and a certificate with --tls-cert and --tls-key"
         )
-    options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with only_one(options.home):
-        listening = listen(options.host, options.port)
-        database = open_database(options.database or options.home / "rota.db")
-        required = options.require_token or not is_loopback(options.host)
-        parts = open_access(database, options.home, required=required)
-        if parts.access.needs_first_token:
-            path = write_first_token(parts.access, options.home)
-            say(f"the first admin token is in {path}; keep it safe, and delete the file")
-        try:
-            run_loop(_ReplicaRun(options, Records(database), parts, say).main(listening))
-        finally:
-            database.dispose()
-            listening.close()
+    address, kept, asks = (options.host, options.port), options.database, options.require_token
+    with open_term_server(options.home, address, say, database=kept, require_token=asks) as server:
+        run_loop(_ReplicaRun(options, server, say).main())
 
 
 class _ReplicaRun:
     """One replica: acquires leadership, serves terms, releases leadership."""
 
-    def __init__(
-        self, options: ClusterOptions, records: Records, parts: AccessParts, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, options: ClusterOptions, server: TermServer, say: Callable[[str], None]) -> None:
         self._options = options
-        self._records = records
-        self._parts = parts
+        self._server = server
+        self._records = server.records
         self._say = say
-        self._switch = TermSwitch()
         self._repair_count = RepairCount()
         self._follower = SettingsFollower(options.given, check_settings)
         self._used: ClusterSettings | None = None
         """The settings of the last term that could begin."""
 
-    async def main(self, listening: Any) -> None:
+    async def main(self) -> None:
         """Serve until a signal or an error."""
         options = self._options
         leadership, own_api = None, Api(options.connection)
         if options.lease is not None:
             leadership = Leadership(own_api, options.namespace, options.lease, options.identity, options.pod)
         api = Api(options.connection, fence=None if leadership is None else leadership.fence)
-        most = most_connections(LimitsPart().connections, raise_descriptor_limit(), 0)
-        config = http_config(self._switch, options.certificate, options.key, proxy_headers=False)
-        server = HttpServer(config, most)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
-        http = asyncio.create_task(server.serve(sockets=[listening]))
-        url = url_of(listening, secure=options.certificate is not None)
-        self._say(f"rota answers at {url}; data in {options.home}")
-        work = asyncio.create_task(self._lead(api, own_api, leadership))
         try:
-            await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
-            if work.done() and (error := work.exception()) is not None:
-                raise _cause(error)
+            work = self._lead(api, own_api, leadership)
+            await answer_during(work, self._server, self._tell_address, options.certificate, options.key)
         finally:
-            server.should_exit = True
-            work.cancel()
-            await asyncio.wait((work,))
-            await http
             if leadership is not None:
                 await leadership.release()
             await api.close()
             await own_api.close()
             log.info("stopped")
+
+    def _tell_address(self) -> None:
+        url = url_of(self._server.listening, secure=self._options.certificate is not None)
+        self._say(f"rota answers at {url}; data in {self._options.home}")
 
     async def _lead(self, api: Api, own_api: Api, leadership: Leadership | None) -> None:
         options = self._options
@@ -195,7 +161,7 @@ class _ReplicaRun:
                 await leadership.acquire()
                 group.create_task(leadership.keep())
             group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
-            for each in self._parts.upkeep():
+            for each in self._server.parts.upkeep():
                 group.create_task(each)
             while True:
                 await self._term(api, follower.settings)
@@ -237,39 +203,34 @@ class _ReplicaRun:
         health = ClusterHealth(control, api, driver.node_cache, passed_on)
         app = self._application(control, requests, scheduling, foresight, source, health)
         token = self._options.extender_token
-        self._switch.now = with_extender(app, Extender(driver), token) if self._options.extends else app
+        self._server.switch.now = with_extender(app, Extender(driver), token) if self._options.extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         parts = [nodes.run(), pods.run(), *(informer.run() for informer in facts.informers)]
         parts += [reporter.run(), reporter.forecast_starts(), control.storage.watch(), foresight.run()]
-        parts += [_result(loop), _result(driver.failed), self._renew(driver, settings.gang_timeout), health.marks.run()]
+        parts += [
+            result_of(loop),
+            result_of(driver.failed),
+            self._renew(driver, settings.gang_timeout),
+            health.marks.run(),
+        ]
         if settings.provisioning.request:
             parts.append(provisioner.run())
         if self._options.resources:
             parts.append(StatusWriter(api, lambda: self._seen_resources(control, scheduling)).run())
         try:
-            await self._until_changed(parts)
+            await work_until(self._follower.changed.wait(), parts)
         finally:
             await self._end_term(control, loop, driver)
             await foresight.close()
 
     async def _end_term(self, control: Control, loop: asyncio.Task[None], driver: KubernetesDriver) -> None:
         """Stop the loop, then the driver: a step after the driver's end could not be carried out."""
-        loop.cancel()
         try:
-            with contextlib.suppress(asyncio.CancelledError):
-                await loop
+            await end_loop(loop)
         finally:
-            self._switch.end_term(control)
+            self._server.switch.end_term(control)
             await driver.close()
-
-    async def _until_changed(self, parts: Sequence[Coroutine[Any, Any, None]]) -> None:
-        """Do all parts of the work at once, until the settings change; a part that fails ends the others."""
-        async with asyncio.TaskGroup() as group:
-            work = [group.create_task(part) for part in parts]
-            await self._follower.changed.wait()
-            for each in work:
-                each.cancel()
 
     def _driver(self, api: Api, settings: ClusterSettings) -> KubernetesDriver:
         return KubernetesDriver(
@@ -315,35 +276,22 @@ class _ReplicaRun:
         health: ClusterHealth,
     ) -> Asgi:
         """Return the application that answers requests during a term."""
-        service = Service(
-            control=control,
-            requests=requests,
-            records=self._records,
-            access=self._parts.access,
-            audit=self._parts.audit,
-            watch=self._parts.watch,
-            refusals=self._parts.refusals,
-            logins=self._parts.logins,
+        service = term_service(
+            self._server,
+            control,
+            requests,
+            scheduling,
+            forecasts,
+            source,
             home=self._options.home,
-            scheduling=scheduling,
-            lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Kubernetes",
-            truth=Truth(self._records, scheduling, forecasts),
-            more_counters=self._counters,
-            more_nodes=source.more_nodes,
-            cluster_health=health,
+            counters=self._counters,
+            health=health,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
 
     def _counters(self) -> dict[str, tuple[str, int]]:
         return {"rota_kubernetes_repairs": ("Claims that differed from pods, repaired.", self._repair_count.repairs)}
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return the first error of an exception group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _foreseeing(
@@ -358,10 +306,6 @@ def _foreseeing(
         return None if expected is None else {**expected, "more_nodes": demand_out(demand)}
 
     return foresee
-
-
-async def _result(work: asyncio.Future[None]) -> None:
-    await asyncio.shield(work)
 
 
 def _refuse_file(file: JobFile) -> None:

@@ -2,7 +2,7 @@
 
 healthy -> suspect -> draining -> bad -> in repair -> healthy. A severe sign drains at once. A suspect becomes healthy
 after several good checks in a row, and drains after several bad ones. A node in repair is healthy again only after its
-tests passed several times. What passes by itself, as a full disk does, needs no repair: good checks bring the node back.
+tests passed several times. What passes by itself, as a full disk does, needs no repair: good checks bring it back.
 """
 
 from __future__ import annotations

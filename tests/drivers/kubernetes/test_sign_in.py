@@ -65,7 +65,7 @@ def test_program_is_run_once_for_as_long_as_its_token_is_good(tmp_path: Path) ->
     assert runs(tmp_path) == 1
 
 
-def test_token_that_has_ended_is_asked_for_anew(tmp_path: Path) -> None:
+def test_token_that_has_ended_is_renewed(tmp_path: Path) -> None:
     connection = asked(tmp_path, token("old", "2001-01-01T00:00:00Z"))
     assert connection.credentials() == "old"
 

@@ -108,7 +108,7 @@ def test_job_whose_turn_comes_while_it_is_written_goes_on_from_memory(tmp_path: 
     criu.slow_down(0.5)
 
     async def run(machine: Machine) -> None:
-        command = machine.cuda.training(log, steps=STEPS)  # started anew it would begin with step 0
+        command = machine.cuda.training(log, steps=STEPS)  # started again, it would begin with step 0
         pid = await suspended(machine, command)
         await until(image(machine).exists)
         machine.attempts.start(machine.order(command, attempt=2))

@@ -65,14 +65,14 @@ def test_bad_record_is_left_out_with_a_message_and_the_others_stay() -> None:
     ]
 
 
-def test_reading_again_gives_the_same_as_reading_anew() -> None:
+def test_reading_again_gives_the_same_as_a_first_reading() -> None:
     reader = QueueReader()
     first = jobs(job_value(1), running_value(2), job_value(7, array_job_id=7, array_task_string="1-3"))
     second = jobs(running_value(1), running_value(2), job_value(4, nodes="n[1-"))
 
     for output in (first, second, second, first):
-        reading, anew = reader.read(output), read_jobs(output)
-        assert (reading.found, reading.faults) == (anew.found, anew.faults)
+        reading, fresh = reader.read(output), read_jobs(output)
+        assert (reading.found, reading.faults) == (fresh.found, fresh.faults)
 
 
 @pytest.mark.parametrize("output", ["", "{", "[]", "{}", '{"jobs": [], "errors": [{"error": "no controller"}]}'])

@@ -125,7 +125,7 @@ def gang(name: str, tasks: int, gpus: int = 1, **more: Any) -> list[Json]:
 def job(
     name: str, tasks: int, gpus: int = 1, *, namespace: str = "default", notes: Json | None = None, **spec: Any
 ) -> Json:
-    """A Job whose pods start together, and are made anew when they are evicted."""
+    """A Job whose pods start together, and are created again when they are evicted."""
     template = pod(name, gpus, namespace=namespace, notes=notes, **spec)
     template["spec"]["restartPolicy"] = "Never"
     return {

@@ -1,4 +1,4 @@
-"""Jobs of Kubernetes' own controllers: gangs without a change, made anew after preemption and after a node is lost."""
+"""Jobs of Kubernetes' own controllers: gangs without a change, created again after preemption or a lost node."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_devices_of_what_was_deleted_are_free_at_once(
     eventually(lambda: seen.node_of("third"))
 
 
-def test_job_made_anew_under_its_name_does_not_wait_for_the_one_before(
+def test_job_created_again_under_its_name_does_not_wait_for_the_one_before(
     managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
 ) -> None:
     kubelets(managed, nodes=1, beats=True)

@@ -84,6 +84,7 @@ def test_twin_keeps_its_state_while_slurmctld_is_away(slurm: SlurmBed, launch: L
     job = slurm.submit("sleep 120", "--gres=gpu:1")
     twin.wait({job: "running"})
     saved, since_s = slurm.folder / "state" / "job_state", time.time()
+    slurm.do("scontrol", "update", f"jobid={job}", "comment=saved")  # what has changed is saved once more
     eventually(lambda: saved.exists() and saved.stat().st_mtime > since_s, within_s=60)  # a killed slurmctld forgets
 
     slurm.kill("slurmctld")

@@ -74,7 +74,7 @@ def test_job_that_fares_worse_weighs_more() -> None:
     assert bought(asked, priority_power=2.0) == pytest.approx([0.5, 0.5])
 
 
-def test_window_is_bought_anew_when_it_is_over() -> None:
+def test_window_is_bought_again_when_it_is_over() -> None:
     # Two jobs of 1000 s on one device, windows of 2 x 100 s: each window is worth the most when both have a fifth.
     # Nobody comes or goes in the first 1000 s, so without a second market the shares would stay as at first.
     jobs = [job("a", work=1000.0), job("b", work=1000.0), job("late", work=100.0)]

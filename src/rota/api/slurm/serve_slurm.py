@@ -9,20 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rota.api.app import make_app
-from rota.api.guard.term_switch import TermSwitch
-from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi, Pages
-from rota.api.limits.http_server import HttpServer, http_config
-from rota.api.limits.values import most_connections, raise_descriptor_limit
-from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
+from rota.api.serve import run_loop, url_of
 from rota.api.service import Service
+from rota.api.terms import TermServer, answer_during, end_loop, open_term_server, result_of, term_service, work_until
 from rota.core.errors import RotaError
 from rota.core.model.job import JobState
 from rota.drivers.slurm import marks
@@ -34,7 +29,6 @@ from rota.drivers.slurm.translate import is_simple
 from rota.drivers.slurm.view import SlurmView
 from rota.drivers.slurm.watchdog import Heartbeat
 from rota.files.job_shape import JobFile
-from rota.files.up_file import LimitsPart
 from rota.live.intake.observed_requests import ObservedRequests
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
@@ -43,13 +37,9 @@ from rota.live.loop.entry import News
 from rota.live.loop.retention import keep_tidy
 from rota.live.loop.slurm_loop import Pace, SlurmLoop, boot_on_slurm, read_cluster
 from rota.live.truth.keeper import ForecastKeeper
-from rota.live.truth.summary import Truth
-from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.sdk.place import ManagerAddress, remove_sign, write_sign
 from rota.store import clock
-from rota.store.database import open_database
-from rota.store.records import Records
 
 log = logging.getLogger("rota.api")
 
@@ -78,60 +68,40 @@ class SlurmOptions:
 
 def serve_slurm(options: SlurmOptions, say: Callable[[str], None]) -> None:
     """Run until a signal. A first token is written to a file."""
-    options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with only_one(options.home), contextlib.closing(listen(options.host, options.port)) as listening:
+    address, kept, asks = (options.host, options.port), options.database, options.require_token
+    with open_term_server(options.home, address, say, database=kept, require_token=asks) as server:
         clock.go_on(options.home)
-        database = open_database(options.database or options.home / "rota.db")
-        required = options.require_token or not is_loopback(options.host)
-        parts = open_access(database, options.home, required=required)
-        if parts.access.needs_first_token:
-            path = write_first_token(parts.access, options.home)
-            say(f"the first admin token is in {path}; keep it safe, and delete the file")
-        try:
-            run_loop(_SlurmRun(options, Records(database), parts, say).main(listening))
-        finally:
-            database.dispose()
+        run_loop(_SlurmRun(options, server, say).main())
 
 
 class _SlurmRun:
     """One process: serves term after term."""
 
-    def __init__(self, options: SlurmOptions, records: Records, parts: AccessParts, say: Callable[[str], None]) -> None:
+    def __init__(self, options: SlurmOptions, server: TermServer, say: Callable[[str], None]) -> None:
         self._options = options
-        self._records = records
-        self._parts = parts
+        self._server = server
+        self._records = server.records
         self._say = say
-        self._switch = TermSwitch()
         self._commands = SlurmCommands(options.config)
         self._heartbeat = Heartbeat(options.home)
 
-    async def main(self, listening: Any) -> None:
+    async def main(self) -> None:
         """Serve until a signal or an error."""
-        options = self._options
-        most = most_connections(LimitsPart().connections, raise_descriptor_limit(), 0)
-        server = HttpServer(http_config(self._switch, None, None, proxy_headers=False), most)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
-        http = asyncio.create_task(server.serve(sockets=[listening]))
-        work = asyncio.create_task(self._terms())
-        write_sign(ManagerAddress(url=url_of(listening, secure=False, near=True)), options.home)
-        self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
         try:
-            await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
-            if work.done() and (error := work.exception()) is not None:
-                raise _first(error)
+            await answer_during(self._terms(), self._server, self._tell_address)
         finally:
-            server.should_exit = True
-            work.cancel()
-            await asyncio.wait((work,))
-            await http
             remove_sign()
             log.info("stopped")
+
+    def _tell_address(self) -> None:
+        listening, home = self._server.listening, self._options.home
+        write_sign(ManagerAddress(url=url_of(listening, secure=False, near=True)), home)
+        self._say(f"rota answers at {url_of(listening, secure=False)}; data in {home}")
 
     async def _terms(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
-            for each in self._parts.upkeep():
+            for each in self._server.parts.upkeep():
                 group.create_task(each)
             while True:
                 await self._term()
@@ -157,19 +127,17 @@ class _SlurmRun:
             looks.beat = self._heartbeat.beat
         source = ForecastWorker(scheduling, self._records.url)
         forecasts = ForecastKeeper(control, self._records, source, scheduling.policy)
-        self._switch.now = self._application(control, scheduling, forecasts, source, looks)
+        self._server.switch.now = self._application(control, scheduling, forecasts, source, looks)
         loop = asyncio.create_task(control.run(driver))
         log.info("ready", extra={"nodes": len(nodes), "jobs": len(control.state.jobs)})
         verb = "schedules" if self._options.decides else "observes"
         self._say(f"rota {verb} {len(nodes)} nodes of Slurm with {len(control.state.jobs)} jobs")
-        parts = [looks.run(), forecasts.run(), control.storage.watch(), _result(loop)]
+        parts = [looks.run(), forecasts.run(), control.storage.watch(), result_of(loop)]
         try:
-            await _until(_changed(driver, nodes), parts)
+            await work_until(_changed(driver, nodes), parts)
         finally:
-            loop.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await loop
-            self._switch.end_term(control)
+            await end_loop(loop)
+            self._server.switch.end_term(control)
             if isinstance(driver, SlurmDriver):
                 await driver.close()
             await forecasts.close()
@@ -207,22 +175,16 @@ class _SlurmRun:
         looks: SlurmLoop,
     ) -> Asgi:
         kind = Requests if self._options.decides else ObservedRequests
-        service = Service(
-            control=control,
-            requests=kind(control, self._records, _refuse_file, forecasts, refuse_trial=lambda file: None),
-            records=self._records,
-            access=self._parts.access,
-            audit=self._parts.audit,
-            watch=self._parts.watch,
-            refusals=self._parts.refusals,
-            logins=self._parts.logins,
+        service = term_service(
+            self._server,
+            control,
+            kind(control, self._records, _refuse_file, forecasts, refuse_trial=lambda file: None),
+            scheduling,
+            forecasts,
+            source,
             home=self._options.home,
-            scheduling=scheduling,
-            lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Slurm",
-            truth=Truth(self._records, scheduling, forecasts),
-            more_counters=self._counters,
-            more_nodes=source.more_nodes,
+            counters=self._counters,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
 
@@ -258,25 +220,6 @@ async def _changed(driver: SlurmObserver | SlurmDriver, nodes: set[str]) -> None
                 return
         else:
             await asyncio.sleep(1.0)
-
-
-async def _until(end: Coroutine[Any, Any, None], parts: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Do all parts of the work at once until the end; a part that fails ends the others."""
-    async with asyncio.TaskGroup() as group:
-        work = [group.create_task(part) for part in parts]
-        await end
-        for each in work:
-            each.cancel()
-
-
-async def _result(work: asyncio.Future[None]) -> None:
-    await asyncio.shield(work)
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _refuse_file(file: JobFile) -> None:

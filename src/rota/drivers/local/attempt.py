@@ -218,7 +218,7 @@ class Attempt:
 
     @property
     def _only_stopped(self) -> bool:
-        """Whether no task failed by itself: an earlier manager gave the attempt up, and nobody knows the reason now."""
+        """Whether no task failed by itself: an earlier manager gave the attempt up and left no reason."""
         return all(task.succeeded or task.state.get("stopped") for task in self.tasks)
 
     def _failed_role(self) -> TaskHandle | None:
