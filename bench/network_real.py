@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from network_rows.shaped_links import launch, namespaces, reason_to_skip, results, run
-from network_rows.worker import LAYERS, WAITED
+from network_rows.worker import BUCKET, LAYERS, WAITED
 
 MB = 1_000_000
 
@@ -27,20 +27,21 @@ def row(what: str, measured: float, model: float, unit: str = "s") -> dict[str, 
     return {"what": what, "measured": measured, "model": model, "error": error}
 
 
-def link_of(names: list[str]) -> tuple[float, float]:
-    """Bytes per second of an all-reduce between these namespaces, and the overhead of one."""
-    points = [(float(size), float(seconds)) for size, seconds in run(names, "link")[0]["points"]]
+def link_of(names: list[str]) -> tuple[float, float, float]:
+    """Bytes per second of an all-reduce between these namespaces, the overhead of one, and the rate of several."""
+    found = run(names, "link")[0]
+    points = [(float(size), float(seconds)) for size, seconds in found["points"]]
     (_, small_s), (half, half_s), (size, size_s) = points
-    return (size - half) / (size_s - half_s), max(small_s, 1e-5)
+    return (size - half) / (size_s - half_s), max(small_s, 1e-5), found["together_bytes_per_s"]
 
 
 def prophet_rows(mbit: float, forward_s: float, backward_s: float, ranks: int, steps: int) -> list[dict[str, Any]]:
     """Plain DDP and Prophet's hook at one bandwidth."""
     from rota.network.gradients import GradientLink, LayerGradient, fifo, prophet
 
-    size = MB // 1000 // 4 * 4000
+    size = BUCKET
     with namespaces(ranks, mbit) as names:
-        rate, message_s = link_of(names)
+        rate, message_s, together = link_of(names)
         options = {"layer_bytes": size, "forward_s": forward_s, "backward_s": backward_s, "steps": steps}
         runs: dict[str, list[dict[str, Any]]] = {"plain": [], "prophet": []}
         for hook in ("plain", "prophet", "prophet", "plain"):  # what else the machine does falls on both
@@ -53,7 +54,8 @@ def prophet_rows(mbit: float, forward_s: float, backward_s: float, ranks: int, s
         for number in range(LAYERS)
     ]
     link = GradientLink(bytes_per_s=rate, message_s=message_s)
-    arrived_s = max(fifo(layers, link).arrival_s)
+    several = GradientLink(bytes_per_s=together)  # DDP does not wait for one bucket before it sends the next
+    arrived_s = max(fifo(layers, several).arrival_s)
     where = f"{mbit:g} Mbit/s, {ranks} ranks"
     plain_s, ordered_s = (statistics.median(each["iteration_s"] for each in some) for some in (plain, ordered))
     rows = [
@@ -70,9 +72,9 @@ def partial_rows(ranks: int, seconds: float) -> list[dict[str, Any]]:
 
     compute_s, slow, size = 0.08, 4.0, MB // 4
     with namespaces(ranks, 200) as names:
-        rate, message_s = link_of(names)
+        rate, message_s, _ = link_of(names)
         with_all = run(names, "average", scheme="all", size=size, compute_s=compute_s, slow=slow, seconds=seconds)
-        pair_rate, pair_s = link_of(names[:2])
+        pair_rate, pair_s, _ = link_of(names[:2])
         partial = run(names, "average", scheme="partial", size=size, compute_s=compute_s, slow=slow, seconds=seconds)
     all_s = with_all[1]["seconds"] / with_all[1]["steps"]
     part_s = sum(each["seconds"] for each in partial) / sum(each["steps"] for each in partial)
@@ -95,7 +97,7 @@ def shift_rows(share: float, steps: int) -> list[dict[str, Any]]:
     """Two jobs over the same shaped links, with and without Cassini's shift."""
     size = MB
     with namespaces(2, 100) as names:
-        rate, message_s = link_of(names)
+        rate, message_s, _ = link_of(names)
         comm_s = size / rate + message_s
         compute_s = comm_s * (1 - share) / share
         period_s = comm_s + compute_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 PREFIX = f"rota{os.getpid() % 10000}"
+SETS = itertools.count()
 WORKER = Path(__file__).parent / "worker.py"
 
 
@@ -39,7 +41,8 @@ def reason_to_skip() -> str | None:
 @contextlib.contextmanager
 def namespaces(count: int, mbit: float) -> Iterator[list[str]]:
     """Namespaces on one bridge, each with a link of so many Mbit/s in both directions."""
-    bridge, names = f"{PREFIX}br", [f"{PREFIX}n{n}" for n in range(count)]
+    prefix = f"{PREFIX}s{next(SETS)}"  # a set that is removed may still be there for a moment
+    bridge, names = f"{prefix}br", [f"{prefix}n{n}" for n in range(count)]
 
     def do(*command: str) -> None:
         subprocess.run(command, check=True, capture_output=True)
@@ -60,6 +63,7 @@ def namespaces(count: int, mbit: float) -> Iterator[list[str]]:
         yield names
     finally:
         for name in names:
+            subprocess.run(["ip", "link", "del", f"{name}h"], capture_output=True, check=False)
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", bridge], capture_output=True, check=False)
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 LAYERS = 8
+BUCKET = 1_000_000
+"""Bytes of a layer's gradient."""
 WAITED: dict[str, list[float]] = {"forward": [], "backward": []}
 """How long the timed waits of this process took: longer than asked for on a busy machine."""
 
@@ -29,7 +31,7 @@ def connected() -> Any:
 
 
 def measured_link() -> dict[str, Any]:
-    """Times of all-reduces by size."""
+    """Times of all-reduces by size, and the rate of several that are on their way at once, as plain DDP has them."""
     import torch
 
     dist = connected()
@@ -44,7 +46,14 @@ def measured_link() -> dict[str, Any]:
             dist.all_reduce(buffer)
             times.append(time.perf_counter() - began)
         points.append((size, statistics.median(times)))
-    return {"points": points}
+    buffers, times = [torch.zeros(BUCKET // 4) for _ in range(LAYERS)], []
+    for _ in range(4):
+        dist.barrier()
+        began = time.perf_counter()
+        for work in [dist.all_reduce(buffer, async_op=True) for buffer in buffers]:
+            work.wait()
+        times.append(time.perf_counter() - began)
+    return {"points": points, "together_bytes_per_s": LAYERS * BUCKET / statistics.median(times[1:])}
 
 
 def waiting_model(layer_bytes: int, forward_s: float, backward_s: float) -> Any:
