@@ -296,7 +296,7 @@ def prague(seeds: int) -> None:
 def eflops() -> None:
     """Flows on the busiest link of each exchange, relative to one node's rate, and the time of the whole exchange."""
     rows = []
-    for switches, per_switch in ((2, 4), (4, 4), (8, 8)):
+    for switches, per_switch in ((2, 4), (4, 4), (8, 8), (8, 4)):
         nodes = [f"n{n}" for n in range(2 * switches * per_switch)]
         topology = bigraph(nodes, switches=switches, link_bytes_per_s=1e9)
         router = Router(topology, seed=1)

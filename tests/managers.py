@@ -36,7 +36,7 @@ for batch in run:
 """
 
 
-def eventually(what: Callable[[], T], *, within_s: float = 30.0, every_s: float = 0.02) -> T:
+def eventually(what: Callable[[], T], *, within_s: float = 60.0, every_s: float = 0.02) -> T:
     """The first true answer; fails if there is none in time."""
     deadline = time.monotonic() + within_s
     while True:
@@ -102,7 +102,7 @@ class Manager:
         self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)
         return self
 
-    def start(self, within_s: float = 30.0) -> Manager:
+    def start(self, within_s: float = 90.0) -> Manager:
         """Start it and wait until it answers."""
         sign = self.folder / "state" / "rota" / "manager.json"
         sign.unlink(missing_ok=True)
@@ -166,7 +166,7 @@ class Manager:
         """Where a job stands."""
         return str(self.client.job(job_id)["state"])
 
-    def wait(self, job_id: str, *states: str, within_s: float = 30.0) -> Json:
+    def wait(self, job_id: str, *states: str, within_s: float = 60.0) -> Json:
         """The job, once it is in one of these states, or ended if none is given."""
         wanted = frozenset(states) or FINAL
 

@@ -178,7 +178,7 @@ READS_THE_DATE = {
     "drivers/local/task_runner/clock.py",
     "drivers/kubernetes/api/sign_in.py",  # the expiry of a credential is a date
     "sdk/training.py",  # a report says when it was written
-    "sdk/ddp.py",  # turns of jobs on several machines are counted on the clock that these have in common
+    "sdk/iteration_shift.py",  # turns of jobs on several machines are counted on the clock that these have in common
 }
 
 

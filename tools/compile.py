@@ -34,6 +34,7 @@ HOT = (
     "mechanisms/ordering/index",
     "mechanisms/ordering/list_scheduler",
     "mechanisms/ordering/lanes",
+    "mechanisms/ordering/node_yields",
     "mechanisms/ordering/refusals",
     "placement/patterns",
     "placement/search",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from docs.pages import ROOT
-from rota.api import audit, cluster, estimates, jobs, logs, metrics, submit, system, tenants, tokens, truth
+from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
+from rota.api.admin import audit, tenants, tokens
 from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart

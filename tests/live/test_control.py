@@ -19,15 +19,15 @@ from rota.core.engine.driver import ExitDetail
 from rota.core.engine.engine import Engine
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.messages.decisions import Cause
-from rota.core.messages.events import End, Event, JobArrived, JobEnded, Lapsed, Started
+from rota.core.messages.events import End, Event, JobArrived, JobEnded, Lapsed, NodeOccupied, Started
 from rota.core.messages.reasons import ReasonCode
-from rota.core.model.job import JobId, JobState
+from rota.core.model.job import JobId, JobState, NodeId
 from rota.core.model.placement import Placement
 from rota.core.state.state import State
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.live.estimates.oom_retry import MOST_RAISES
-from rota.live.intake.submission_limits import MOST_EVENTS
+from rota.live.intake.submission_limits import MOST_EVENTS, portions
 from rota.live.loop import control as control_module
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry, StepRecorder
@@ -174,6 +174,16 @@ def test_end_of_a_lease_that_comes_after_its_job_ended_is_no_news(tmp_path: Path
         assert JobId("1") not in control.state.jobs
 
     with_loop(tmp_path, course, cast(Policy, ponder), slow=True)
+
+
+def test_facts_are_not_divided_among_steps() -> None:
+    """A plan between two facts of one moment would use devices that the second says are taken."""
+    facts: list[Event] = [NodeOccupied(NodeId(f"n{number}"), 8, 0, 0) for number in range(3 * MOST_EVENTS)]
+    jobs: list[Event] = [JobArrived(job(str(number))) for number in range(2 * MOST_EVENTS)]
+
+    assert [len(part) for part in portions(facts)] == [len(facts)]
+    assert [len(part) for part in portions(facts + jobs)] == [len(facts), MOST_EVENTS, MOST_EVENTS]
+    assert [len(part) for part in portions(jobs + facts)] == [MOST_EVENTS, MOST_EVENTS + len(facts)]
 
 
 @pytest.mark.slow

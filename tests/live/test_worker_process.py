@@ -6,6 +6,8 @@ import asyncio
 import errno
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,3 +71,28 @@ def test_busy_worker_ends_with_its_manager() -> None:
             assert worker.wait(timeout=30) == 0
         finally:
             worker.kill()
+
+
+@pytest.mark.parametrize("cancelled_after", [1, 2, 3])
+def test_worker_ends_though_nothing_waits_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cancelled_after: int
+) -> None:
+    """Another worker has taken its place, and the manager stops before the first has ended."""
+    (tmp_path / "echo.py").write_text(
+        "from rota.live.workers.worker_process import answer_all as m\nmain = lambda: m(dict)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    async def course() -> int | None:
+        worker = WorkerProcess("echo")
+        await worker.ask({})
+        retiring = asyncio.create_task(worker.retire())
+        for _ in range(cancelled_after):
+            await asyncio.sleep(0)
+        retiring.cancel()
+        with suppress(asyncio.CancelledError):
+            await retiring
+        assert worker._process is not None
+        return worker._process.returncode
+
+    assert asyncio.run(course()) is not None

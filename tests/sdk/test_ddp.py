@@ -1,4 +1,4 @@
-"""Hooks for DistributedDataParallel: the planned order, time shifts, and trainings of two real processes."""
+"""Hooks for DistributedDataParallel: the planned order, and trainings of two real processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the hooks need PyTorch")
 
-from rota.sdk.ddp import IterationShift, planned_order  # noqa: E402
+from rota.sdk.ddp import planned_order  # noqa: E402
 
 TRAIN = """
 import sys, torch, torch.distributed as dist
@@ -86,11 +86,3 @@ def test_what_fits_before_the_next_block_goes_first() -> None:
     assert planned_order([0.0, 0.0, 1.0], [10, 10, 10], 100.0) == [1, 0, 2]
     assert planned_order([0.0, 0.0, 0.1], [10, 90, 10], 100.0) == [0, 2, 1]
     assert planned_order([], [], 1.0) == []
-
-
-def test_an_iteration_waits_for_its_turn_only_when_out_of_step() -> None:
-    shift = IterationShift(0.25, 1.0, 10.0)
-
-    assert shift.lateness_s(10.25) == pytest.approx(0.0)
-    assert shift.lateness_s(11.0) == pytest.approx(0.75)
-    assert IterationShift(0.0, 0.0).begin() == 0.0

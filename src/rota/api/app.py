@@ -13,7 +13,6 @@ from starlette.routing import Route
 
 from rota import __version__
 from rota.api import (
-    audit,
     cluster,
     docs_page,
     estimates,
@@ -22,11 +21,10 @@ from rota.api import (
     metrics,
     submit,
     system,
-    tenants,
-    tokens,
     truth,
 )
 from rota.api.access import Forbidden, Unknown
+from rota.api.admin import audit, tenants, tokens
 from rota.api.gpu import routes as gpu_routes
 from rota.api.guard.cross_site import SameSite
 from rota.api.guard.refusals import NotedRefusals

@@ -33,7 +33,7 @@ from rota.store.records import Records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermServer:
-    """What lasts over the terms: records, who may do what, and where requests arrive."""
+    """What lasts over the terms: records, the rights of users, and where requests arrive."""
 
     records: Records
     parts: AccessParts

@@ -17,7 +17,7 @@ from rota.network.sharing import LinkUse, max_min
 from rota.network.topology import Floats
 
 LATE = 0.1
-"""The part of its period by which a job may miss its turn; `rota.sdk.ddp` waits likewise."""
+"""The part of its period by which a job may miss its turn; `rota.sdk.IterationShift` waits likewise."""
 _DONE = 1e-9
 """Fraction of the bytes of an iteration that counts as sent: less is rounding of the clock."""
 

@@ -58,9 +58,10 @@ def near_order(ranks: Sequence[RankPlace], topology: NetworkTopology) -> list[in
 def alternating_order(ranks: Sequence[RankPlace], topology: NetworkTopology) -> list[int]:
     """Return the order of EFLOPS for halving and doubling on a BiGraph.
 
-    Partners differ in one bit, so that the parity of a rank is its side. Above the lowest bit, one field of bits is the
-    switch of ranks on the upper side, and the next field that of ranks on the lower side: the ranks below one switch
-    then have their partners spread evenly over all switches of the other side, in every exchange.
+    Partners differ in one bit, so that the parity of a rank is its side. Above the lowest bit, the lowest bits are the
+    switch of ranks on the upper side, and the highest that of ranks on the lower side. As no bit is left out where they
+    overlap, and none is in both where they do not, the ranks below one switch have their partners spread evenly over
+    the switches of the other side, in every exchange.
     """
     by_switch: dict[int, list[int]] = {}
     for rank in near_order(ranks, topology):
@@ -70,14 +71,14 @@ def alternating_order(ranks: Sequence[RankPlace], topology: NetworkTopology) -> 
     if not upper or not lower or len({len(some) for some in (*upper, *lower)}) != 1 or len(upper) != len(lower):
         return near_order(ranks, topology)
     switches, per_switch = len(upper), len(upper[0])
-    if switches & (switches - 1) or per_switch % switches or len(ranks) & (len(ranks) - 1):
+    if switches & (switches - 1) or per_switch & (per_switch - 1):
         return near_order(ranks, topology)
-    width = switches.bit_length() - 1
+    upwards = per_switch.bit_length() - 1
     taken: dict[tuple[int, int], int] = {}
     order = []
     for number in range(len(ranks)):
         side = number.bit_count() & 1
-        switch = number >> (1 + side * width) & (switches - 1)
+        switch = number >> (1 + side * upwards) & (switches - 1)
         host = taken.get((side, switch), 0)
         taken[side, switch] = host + 1
         order.append((lower if side else upper)[switch][host])

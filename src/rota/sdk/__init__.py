@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rota.sdk.checkpoints import CheckpointLost, Checkpoints
     from rota.sdk.client import Client
     from rota.sdk.functions import Call, submit
+    from rota.sdk.iteration_shift import IterationShift
     from rota.sdk.sharded_checkpoints import ShardedCheckpoints
     from rota.sdk.training import Steps, saving, steps
 
@@ -30,6 +31,7 @@ __all__ = [
     "CheckpointLost",
     "Checkpoints",
     "Client",
+    "IterationShift",
     "ShardedCheckpoints",
     "Steps",
     "saving",
@@ -42,6 +44,7 @@ _MODULES = {
     "CheckpointLost": "rota.sdk.checkpoints",
     "Checkpoints": "rota.sdk.checkpoints",
     "Client": "rota.sdk.client",
+    "IterationShift": "rota.sdk.iteration_shift",
     "ShardedCheckpoints": "rota.sdk.sharded_checkpoints",
     "Steps": "rota.sdk.training",
     "saving": "rota.sdk.training",

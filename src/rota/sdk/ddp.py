@@ -13,7 +13,6 @@ PyTorch is imported by the script; this module only uses it.
 from __future__ import annotations
 
 import itertools
-import os
 import queue
 import threading
 import time
@@ -22,6 +21,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from rota.sdk.iteration_shift import IterationShift as IterationShift
 
 GAP = 2.0
 """A gap of so many times the mean between ready times ends a block of gradients."""
@@ -279,34 +280,3 @@ def _local_gradients(bucket: Any) -> Any:
     done: Any = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
-
-
-class IterationShift:
-    """Keeps iterations in step with a schedule between jobs: it starts each one at a shift within a period.
-
-    The shift and the period come from the scheduler, in `ROTA_SHIFT_S` and `ROTA_PERIOD_S`; without them nothing waits.
-    Turns are counted from `epoch_s` of the clock on the wall, which machines have in common (NTP keeps it within ms).
-    A job that drifts by more than a tenth of the period waits for its next turn.
-    """
-
-    def __init__(self, shift_s: float | None = None, period_s: float | None = None, epoch_s: float = 0.0) -> None:
-        self.shift_s = float(os.environ.get("ROTA_SHIFT_S") or 0) if shift_s is None else shift_s
-        self.period_s = float(os.environ.get("ROTA_PERIOD_S") or 0) if period_s is None else period_s
-        self._epoch_s = epoch_s
-        self._is_first = True
-
-    def lateness_s(self, now_s: float) -> float:
-        """Return how long ago its turn began."""
-        return (now_s - self._epoch_s - self.shift_s) % self.period_s if self.period_s else 0.0
-
-    def begin(self) -> float:
-        """Wait for the turn of this iteration where it is out of step; return the seconds waited."""
-        if not self.period_s:
-            return 0.0
-        late_s = self.lateness_s(time.time())
-        early_s = self.period_s - late_s
-        if not self._is_first and (late_s <= 0.1 * self.period_s):
-            return 0.0
-        self._is_first = False
-        time.sleep(early_s)
-        return early_s

@@ -20,7 +20,7 @@ from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.gangs.pod_places import PodPlaces
 from rota.drivers.kubernetes.objects.binding_annotations import has_gaps, recover_gang
-from rota.drivers.kubernetes.objects.controller_sizes import has_ended, maker_path, tasks_of
+from rota.drivers.kubernetes.objects.controller_sizes import has_ended, maker_path, owes_pods, tasks_of
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
 from rota.drivers.kubernetes.objects.reading import read_pod
 from rota.drivers.kubernetes.resources.reading import merged
@@ -62,6 +62,7 @@ class StrangeCluster:
         defaulted(review, SETTINGS)
         tasks_of(value)
         has_ended(value)
+        owes_pods(value)
         if kind == "Pod":
             pod = read_pod(value, SETTINGS)
             if pod is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from contextlib import suppress
@@ -16,15 +15,13 @@ from drivers.kubernetes.objects import node_object, pod_object
 from drivers.kubernetes.strange_objects import BOMB, HIVED, NAMES, WORDS, any_pod, spoiled
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.api.quantity import milli, plain_number, whole
-from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.filters.world import FilterState
-from rota.drivers.kubernetes.gangs.claims_check import ClaimsCheck, RepairCount
 from rota.drivers.kubernetes.gangs.gang_index import GangIndex
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.gangs.pod_places import PodPlaces
 from rota.drivers.kubernetes.objects.binding_annotations import has_gaps, recover_gang
-from rota.drivers.kubernetes.objects.controller_sizes import has_ended, maker_path, tasks_of
+from rota.drivers.kubernetes.objects.controller_sizes import has_ended, maker_path, owes_pods, tasks_of
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
 from rota.drivers.kubernetes.objects.reading import name_of, read_node, read_pod, uid_of
 from rota.drivers.kubernetes.settings import ClusterSettings, read_settings
@@ -64,23 +61,6 @@ def test_pod_that_makes_no_sense_holds_its_devices(spec: Json) -> None:
     assert occupancy.devices("n1") == 3
 
 
-def test_claims_check_takes_a_pod_that_makes_no_sense() -> None:
-    value = pod_object("strange", spec={"nodeName": "n1", "terminationGracePeriodSeconds": 1 << 40})
-    uid = value["metadata"]["uid"]
-    count = RepairCount()
-
-    async def repaired() -> KubernetesDriver:
-        driver = KubernetesDriver(None, SETTINGS)  # type: ignore[arg-type]  # nothing is asked of a server
-        check = ClaimsCheck(driver._context, count)
-        check._last = {uid: value}
-        await check._repair_pod(uid)
-        return driver
-
-    driver = asyncio.run(repaired())
-    assert "can't be read" in driver.gang_index.pods[uid].wants.refused
-    assert count.repairs == 1
-
-
 @pytest.mark.slow
 @pytest.mark.attack("pods with any nonsense in any field, 10,000 of them", stopped_by="one reader that refuses by name")
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -106,6 +86,7 @@ def test_no_node_controller_or_settings_is_too_strange(rng: random.Random) -> No
         strange = spoiled(rng, value)
         tasks_of(strange)
         has_ended(strange)
+        owes_pods(strange)
         assert isinstance(name_of(strange) + uid_of(strange), str)
     with suppress(RotaError):
         read_settings(rng.choice(WORDS), "ConfigMap")

@@ -13,7 +13,7 @@ from rota.core.model.labels import Requirement, Taint, Toleration, is_met
 from rota.drivers.kubernetes.api.quantity import milli, whole
 from rota.drivers.kubernetes.api.rights import needed_rights
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, key_of, stated_size
-from rota.drivers.kubernetes.objects.controller_sizes import tasks_of
+from rota.drivers.kubernetes.objects.controller_sizes import owes_pods, tasks_of
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
 from rota.drivers.kubernetes.objects.nodes import node_seen
 from rota.drivers.kubernetes.objects.pods import pod_of
@@ -202,6 +202,30 @@ def test_size_is_what_the_pod_says_and_one_for_who_is_alone() -> None:
 )
 def test_size_is_read_off_controllers_that_are_known(value: Any, tasks: int | None) -> None:
     assert tasks_of(value) == tasks
+
+
+def _job(spec: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
+    return {"kind": "Job", "metadata": {"name": "a"}, "spec": {"parallelism": 2, **(spec or {})}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("value", "owes"),
+    [
+        pytest.param(_job(), True, id="it has made none yet"),
+        pytest.param(_job(active=1, failed=3), True, id="it waits until it makes one again"),
+        pytest.param(_job(active=2), False, id="it has all"),
+        pytest.param(_job({"completions": 5}, succeeded=4, active=1), False, id="one is left, and there"),
+        pytest.param(_job({"completions": 5}, succeeded=4), True, id="one is left"),
+        pytest.param(_job({"suspend": True}), False, id="suspended"),
+        pytest.param(_job({"parallelism": 0}), False, id="it wants none"),
+        pytest.param(_job(conditions=[{"type": "Failed", "status": "True"}]), False, id="given up"),
+        pytest.param({**_job(), "metadata": {"deletionTimestamp": "now"}}, False, id="being deleted"),
+        pytest.param({**_job(), "kind": "ReplicaSet"}, False, id="another kind makes its pods at once"),
+        pytest.param(_job(active="many"), False, id="nonsense"),
+    ],
+)
+def test_job_that_owes_pods_is_waited_for(value: dict[str, Any], owes: bool) -> None:
+    assert owes_pods(value) is owes
 
 
 def test_pods_that_ask_for_different_things_are_roles_of_one_job() -> None:

@@ -25,6 +25,7 @@ import yaml
 
 from drivers.kubernetes.devices.cases import class_object
 from e2e.kubernetes.bed import Bed, KubeError, binaries, free_port
+from e2e.kubernetes.random_claims import kept_claim
 from e2e.kubernetes.random_pods import CLAIMS_SINCE, COPY, CopyOf, copy_of
 from e2e.kubernetes.replica import Replica
 from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
@@ -86,7 +87,7 @@ class Differential:
         self._minor = bed.minor
         self._pool = ThreadPoolExecutor(4)
         self._stock: subprocess.Popen[bytes] | None = None
-        self._rota = Replica(bed, folder / "rota", {"gang_timeout": "20s"})
+        self._rota = Replica(bed, folder / "rota", {"gang_timeout": f"{DECIDED_S:.0f}s"})
 
     def start(self) -> None:
         for value in manifests(InstallOptions(image="rota:test", release=(1, self._minor))):
@@ -122,6 +123,8 @@ class Differential:
         nodes = self._decided(mine)
         for seed in seeds:
             self._promise_volumes(mine[seed], theirs[seed])
+            if nodes[seed]:
+                self._promise_devices(mine[seed], theirs[seed])
         self._each(self._admin.make, [pod for seed in seeds for pod in twins(mine[seed], theirs[seed], nodes[seed])])
         accepted = self._accepted(theirs, {seed for seed in seeds if nodes[seed]})
         for seed in seeds:
@@ -143,6 +146,23 @@ class Differential:
                 what = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim["metadata"]["name"]}
                 twin = f"/api/v1/persistentvolumes/{theirs.mark}{name.removeprefix(mine.mark)}"
                 self._admin.patch(twin, {"spec": {"claimRef": {**what, "namespace": theirs.mark}}})
+
+    def _promise_devices(self, mine: CopyOf, theirs: CopyOf) -> None:
+        """Keep the devices for the claims that Rota gave them to, for the same reason; all else is checked."""
+        if not any(pod["spec"].get("resourceClaims") for pod in mine.new):
+            return
+        claims = self._admin.items(f"/apis/resource.k8s.io/v1/namespaces/{mine.mark}/resourceclaims")
+        by_name = {claim["metadata"]["name"]: claim for claim in claims}
+        by_pod = {each["name"]: claim for claim in claims for each in claim["metadata"].get("ownerReferences", ())}
+        kept: dict[str, Json] = {}
+        for at, pod in enumerate(mine.new):
+            (entry,) = pod["spec"]["resourceClaims"]
+            claim = by_name.get(entry.get("resourceClaimName", "")) or by_pod[pod["metadata"]["name"]]
+            name = f"kept-{claim['metadata']['name']}"
+            kept[name] = kept_claim(claim, mine.mark, name, theirs.mark)
+            entries = [{"name": entry["name"], "resourceClaimName": name}]
+            theirs.new[at] = {**theirs.new[at], "spec": {**theirs.new[at]["spec"], "resourceClaims": entries}}
+        self._each(self._admin.make, list(kept.values()))
 
     def _make(self, *copies: Any) -> None:
         cases: list[CopyOf] = [case for group in copies for case in group]
@@ -175,6 +195,8 @@ class Differential:
             for seed in [seed for seed in cases if seed not in found]:
                 pods = self._pods(cases[seed])
                 names = [pod["spec"].get("nodeName") for pod in pods]
+                if len(names) < len(cases[seed].new):
+                    raise AssertionError(f"Rota evicted pods of case {seed}: {self._rota.log.read_text()[-3000:]}")
                 if all(names):
                     found[seed] = names
                 elif not any(names) and time.monotonic() > begun_s + SETTLED_S and all(map(_says_why, pods)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -31,17 +33,25 @@ def random_slices(rng: random.Random, nodes: Sequence[str], copy_label: str, mar
         if rng.random() < 0.15:
             continue
         devices = [_device(rng, number) for number in range(rng.randint(1, 4))]
-        value = slice_object(node, 1, devices=devices)
+        value = slice_object(node, 1, devices=_with_ids(devices, node.removeprefix(mark)))
         if rng.random() < 0.1:
             value["spec"]["pool"]["resourceSliceCount"] = 2
         made.append(value)
     if rng.random() < 0.25:
         rule = {"key": copy_label, "operator": "In", "values": [mark]}
         scope = {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}
-        value = slice_object(f"{mark}-fabric", 1, devices=[_device(rng, number) for number in range(2)], **scope)
+        devices = _with_ids([_device(rng, number) for number in range(2)], "-fabric")
+        value = slice_object(f"{mark}-fabric", 1, devices=devices, **scope)
         del value["spec"]["nodeName"]
         made.append(value)
     return made
+
+
+def _with_ids(devices: list[Json], pool: str) -> list[Json]:
+    """Give devices an attribute by which a claim can name one of them; it is the same in both copies."""
+    for device in devices:
+        device["attributes"]["id"] = {"string": f"{pool}/{device['name']}"}
+    return devices
 
 
 def _device(rng: random.Random, number: int) -> Json:
@@ -88,3 +98,19 @@ def _exactly(rng: random.Random) -> Json:
     if rng.random() < 0.3:
         made["tolerations"] = [{"key": TAINT["key"], "operator": "Exists", "effect": "NoSchedule"}]
     return made
+
+
+def kept_claim(claim: Json, mark: str, name: str, namespace: str) -> Json:
+    """The claim of the other copy that asks for the same and can be met only by the devices that this one got."""
+    devices = copy.deepcopy(claim["spec"]["devices"])
+    got: dict[str, list[str]] = {}
+    for each in claim["status"]["allocation"]["devices"]["results"]:
+        got.setdefault(each["request"], []).append(f"{each['pool'].removeprefix(mark)}/{each['device']}")
+    for request in devices["requests"]:
+        parts = [(request["name"], request["exactly"])] if "exactly" in request else []
+        parts += [(f"{request['name']}/{each['name']}", each) for each in request.get("firstAvailable", ())]
+        for asked, part in parts:
+            if asked in got and part.get("allocationMode") != "All":
+                expression = f"{ATTRIBUTES}.id in {json.dumps(got[asked])}"
+                part["selectors"] = [*part.get("selectors", ()), {"cel": {"expression": expression}}]
+    return claim_object(name, *devices.pop("requests"), namespace=namespace, **devices)

@@ -15,6 +15,7 @@ from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, View, configure, gang, pod, rota
 from managers import ROTA, eventually
+from rota.live.intake.submission_limits import MOST_EVENTS
 from rota.sdk.client import Client
 
 pytestmark = pytest.mark.slow
@@ -69,6 +70,32 @@ def test_restart_finds_what_runs_and_goes_on(bed: Bed, view: View, launch: Launc
     assert view.promised_twice() == []
     journal = b"".join(Client(replica.url).journal())
     assert b"Resynced: 1 jobs found on 2 nodes" in journal.splitlines()[0]
+
+
+def test_pods_that_wait_at_a_start_get_no_devices_that_others_hold(bed: Bed, view: View, launch: Launch) -> None:
+    """They are many steps of the engine: what other schedulers' pods hold is known before the first of them."""
+    for node in ("n1", "n2"):
+        bed.admin.make(node_object(node, 64))
+        bed.admin.make(pod(f"other-{node}", 63, schedulerName="other", nodeName=node))
+    names = [f"p{number}" for number in range(MOST_EVENTS + 10)]
+    for name in names:
+        bed.admin.make(pod(name))
+    replica = launch(bed)
+
+    def undecided() -> list[str]:
+        pods = view.pods()
+        return [name for name in names if not pods[name]["status"].get("conditions")]
+
+    eventually(lambda: not undecided(), within_s=60)
+    assert len(view.bound("p")) == 2
+    replica.kill()
+    bed.admin.delete(f"/api/v1/namespaces/default/pods/{min(view.bound('p'))}", {"gracePeriodSeconds": 0})
+    replica.start()
+    eventually(lambda: len(view.bound("p")) >= 2, within_s=60)
+    bed.admin.make(pod("last", 0))
+    eventually(lambda: view.node_of("last"))
+    assert len(view.bound("p")) == 2
+    assert view.promised_twice() == []
 
 
 def test_journal_of_a_cluster_is_replayed_and_answers_what_if(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import job
+from builders import World, job
 from rota.core.errors import RotaError
+from rota.core.messages.events import JobArrived
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import DeviceType
 from rota.drivers.simulator.study import Setting, simulate
@@ -101,6 +103,45 @@ def test_who_is_matched_to_wait_has_its_place_before_later_batches() -> None:
     jobs = [submission(user, 100.0, at, model="middling", user=user) for at, user in enumerate(("u", "v", "w"))]
 
     assert ends(*jobs, cluster=both) == {"u": 100.0, "v": 200.0, "w": 252.0}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 8), min_size=1, max_size=12),
+    devices=st.lists(st.integers(1, 12), min_size=2, max_size=3),
+    works=st.randoms(use_true_random=False),
+)
+def test_gangs_leave_no_devices_idle_that_would_do(sizes: list[int], devices: list[int], works: Random) -> None:
+    """Types are equally fast and all are free, so that no job gains by waiting."""
+    world = World(of=Cluster.uniform(*((f"t{n}", many, many) for n, many in enumerate(devices))), policy="allox")
+    jobs = [job(f"j{n}", workers=size, work=works.uniform(10, 999), user="u") for n, size in enumerate(sizes)]
+
+    world.engine.step(0.0, [JobArrived(each) for each in jobs])
+
+    free = max(pool.free for pool in world.state.inventory.pools)
+    assert all(
+        live.placement is not None or size > free for live, size in zip(world.state.jobs.values(), sizes, strict=True)
+    )
+
+
+def test_gangs_weigh_a_wait_against_a_slower_type() -> None:
+    # Two gangs of 4 on 4 GPUs and 4 CPUs, where "either" takes 100 s and 125 s, "middling" 100 s and 250 s: the second
+    # one of "either" is sooner on the CPUs, the second one of "middling" after the first on the GPUs.
+    profiles = {
+        (kind, model, 4): speed
+        for model, slower in (("either", 0.8), ("middling", 0.4))
+        for kind, speed in ((GPU, 1.0), (CPU, slower))
+    }
+    both = Cluster.uniform(("gpu", 4, 4), ("cpu", 4, 4))
+    setting = Setting(cluster=both, speed=SpeedModel(profiles=Profiles(steps_per_s=profiles, source="test")))
+
+    def ended(model: str) -> list[float]:
+        jobs = (Submission(job=job(name, gpus=4, work=100.0, model=model), submit_s=0.0) for name in "ab")
+        workload = Workload(submissions=tuple(jobs), source="test", format="rota", counts_steps=True)
+        return sorted(row.end_s or 0.0 for row in simulate(workload, "allox", setting).history.jobs)
+
+    assert ended("either") == [100.0, 125.0]
+    assert ended("middling") == [100.0, 200.0]
 
 
 def test_worthwhile_places_are_few() -> None:

@@ -369,7 +369,7 @@ class KubernetesDriver:
         report, context.report = context.report, Report()
         if report.events:
             self._controller.narrowing.note_change()
-            sink.deliver(report.events, report.arriving, report.why)
+            sink.deliver(report.facts_first(), report.arriving, report.why)
 
     async def _tick(self) -> None:
         while True:

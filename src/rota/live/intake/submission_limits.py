@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rota.core.errors import RotaError
-from rota.core.messages.events import Event, JobArrived
+from rota.core.messages.events import Event, JobArrived, JobCancelled, JobReleased
 from rota.files.job_shape import JobFile
 
 MOST_AT_ONCE = 10_000
@@ -33,6 +33,8 @@ LARGE = 50
 """Jobs from which on a submission is large: only one large submission is taken at a time."""
 MOST_EVENTS = 100
 """How many events one step takes, which limits how long a long list of jobs blocks others."""
+CAN_WAIT = (JobArrived, JobCancelled, JobReleased)
+"""Events that can come later: to plan without them is never wrong. All others are facts."""
 NEEDED_PER_EVENT = 20
 """How many dependencies take as long as one more event."""
 PAUSE_S = 0.01
@@ -40,11 +42,14 @@ PAUSE_S = 0.01
 
 
 def portions(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """Divide events among steps of the engine, so that no step takes long; a dependency counts, too."""
+    """Divide events among steps of the engine, so that no step takes long; a dependency counts, too.
+
+    Facts that follow each other come in one step: the engine would plan for devices that are known to be taken.
+    """
     part: list[Event] = []
     weight = 0
     for event in events:
-        if part and weight >= MOST_EVENTS:
+        if part and weight >= MOST_EVENTS and isinstance(event, CAN_WAIT):
             yield part
             part, weight = [], 0
         part.append(event)

@@ -70,9 +70,13 @@ class WorkerProcess:
             raise Unavailable(f"a worker process can't be started now: {error.strerror or error}; try again") from error
 
     async def retire(self) -> None:
-        """Stop the worker after the open questions."""
-        async with self._turns.turn(MANAGER):
+        """Stop the worker after the open questions; at once where that is cancelled."""
+        try:
+            async with self._turns.turn(MANAGER):
+                await self.close()
+        except asyncio.CancelledError:
             await self.close()
+            raise
 
     async def close(self) -> None:
         """Stop the worker."""

@@ -11,7 +11,8 @@ from rota.core.engine.protocols import Allocator
 from rota.core.messages.reasons import ReasonCode
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.ordering.lanes import Entry, Holders, Key, Lane, moved
+from rota.mechanisms.ordering.lanes import Entry, Holders, Lane, moved
+from rota.mechanisms.ordering.node_yields import Key
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule, SimpleRule
 
 

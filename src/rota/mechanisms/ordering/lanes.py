@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 
 from rota.core.messages.reasons import ReasonCode
 from rota.core.state.job_record import LiveJob
+from rota.mechanisms.ordering.node_yields import Key, NodeYield, yields_of
 
-Key = tuple[float, ...]
 Entry = tuple[Key, LiveJob]
 """A key (which ends in the job's seq, so entries never tie) and its job."""
 
@@ -138,11 +138,14 @@ class Lane:
 class Holders:
     """Jobs that hold devices; those last in order are preempted first."""
 
-    __slots__ = ("_by_node", "_by_slope", "_nodes")
+    __slots__ = ("_by_node", "_by_slope", "_nodes", "_yields")
 
     def __init__(self) -> None:
         self._by_slope: dict[float, list[Entry]] = {}
-        self._by_node: dict[int, dict[LiveJob, None]] = {}
+        self._by_node: dict[int, dict[LiveJob, tuple[Key, float]]] = {}
+        """The jobs that hold something of each node, with their keys and slopes."""
+        self._yields: dict[int, list[NodeYield]] = {}
+        """What they would give back, for nodes that were asked for since their holders last changed."""
         self._nodes: dict[LiveJob, list[int]] = {}
         """The nodes under which each job is listed in `_by_node`."""
 
@@ -157,18 +160,24 @@ class Holders:
             if not found >> node & 1:
                 found |= 1 << node
                 nodes.append(node)
-                self._by_node.setdefault(node, {})[live] = None
+                self._by_node.setdefault(node, {})[live] = (entry[0], slope)
+                self._yields.pop(node, None)
         self._nodes[live] = nodes
         return found
 
-    def on_node(self, node: int) -> Iterable[LiveJob]:
-        """The jobs that hold something of a node."""
-        return self._by_node.get(node, ())
+    def yields(self, node: int) -> list[NodeYield]:
+        """What the jobs that hold something of a node would give back, by slope."""
+        found = self._yields.get(node)
+        if found is None:
+            holders = [(live, key, slope) for live, (key, slope) in self._by_node.get(node, {}).items()]
+            found = self._yields[node] = yields_of(node, holders)
+        return found
 
     def remove(self, entry: Entry, slope: float) -> None:
         """Remove a job that holds nothing any more."""
         for node in self._nodes.pop(entry[1]):
             del self._by_node[node][entry[1]]
+            self._yields.pop(node, None)
         entries = self._by_slope[slope]
         del entries[bisect_left(entries, entry)]
         if not entries:

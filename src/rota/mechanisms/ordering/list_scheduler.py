@@ -22,7 +22,8 @@ from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.mechanisms.ordering.easy_reservation import Reservation
 from rota.mechanisms.ordering.index import Index
-from rota.mechanisms.ordering.lanes import Key, Lane
+from rota.mechanisms.ordering.lanes import Lane
+from rota.mechanisms.ordering.node_yields import Key
 from rota.mechanisms.ordering.refusals import is_refused, may_keep, refuse, same_answer
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule
 

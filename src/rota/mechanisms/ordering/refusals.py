@@ -11,12 +11,13 @@ from rota.core.engine.draft import Draft
 from rota.core.engine.preemption_guard import OPEN
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, Role
-from rota.core.model.placement import Placement, device_indexes
+from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import NodeAccount
 from rota.mechanisms.ordering.index import Index
-from rota.mechanisms.ordering.lanes import Key, Lane, is_beyond, moved
+from rota.mechanisms.ordering.lanes import Lane, is_beyond, moved
+from rota.mechanisms.ordering.node_yields import Key, NodeYield
 
 _NEAR = 1e-12
 """Relative difference above which rounding can't decide a comparison."""
@@ -107,23 +108,18 @@ def _has_room(
     network_bps, disk_bps = account.network_bps, account.disk_bps
     free_mask = account.free_mask
     shares: dict[int, int] = {}
-    for live in index.holders.on_node(node) if preempts else ():
-        place = index.places[live]
-        if not _is_behind(place.entry[0], place.slope, now_s, key):
-            continue
-        for slot in live.placement or ():
-            if slot.node != node:
+    if preempts:
+        for given in index.holders.yields(node):
+            count = _count_behind(given, now_s, key)
+            if not count:
                 continue
-            held = live.job.roles[slot.role]
-            cpu_milli += held.cpu_milli * slot.tasks
-            memory_bytes += held.memory_bytes * slot.tasks
-            network_bps += held.network_bps * slot.tasks
-            disk_bps += held.disk_bps * slot.tasks
-            if slot.milli == WHOLE:
-                free_mask |= slot.devices
-                continue
-            for device in device_indexes(slot.devices):
-                shares[device] = shares.get(device, 0) + slot.milli
+            cpu_milli += given.cpu_milli[count]
+            memory_bytes += given.memory_bytes[count]
+            network_bps += given.network_bps[count]
+            disk_bps += given.disk_bps[count]
+            free_mask |= given.devices[count]
+            back = given.shares[count]
+            shares = back if not shares else _sum(shares, back)
     if (
         cpu_milli < role.cpu_milli
         or memory_bytes < role.memory_bytes
@@ -132,6 +128,27 @@ def _has_room(
     ):
         return False
     return _has_devices(account, free_mask, shares, role.device_milli)
+
+
+def _sum(these: dict[int, int], those: dict[int, int]) -> dict[int, int]:
+    """Thousandths of devices of two sources together."""
+    return {device: these.get(device, 0) + those.get(device, 0) for device in {**these, **those}}
+
+
+def _count_behind(given: NodeYield, now_s: float, key: Key) -> int:
+    """How many holders of a node, the last in order first, come after a key.
+
+    Where rounding decides, they need not be the last in order: all up to the last that comes after it count, so that
+    no job is refused that might find room.
+    """
+    keys, slope = given.keys, given.slope
+    count = 0
+    for at, stored in enumerate(keys):
+        if _is_behind(stored, slope, now_s, key):
+            count = at + 1
+        elif not slope or stored[0] + slope * now_s < key[0] - _NEAR * (abs(stored[0]) + abs(slope) * now_s):
+            break
+    return count
 
 
 def _is_behind(stored: Key, slope: float, now_s: float, key: Key) -> bool:

@@ -126,13 +126,25 @@ class Api:
     async def everything(self, path: str, **params: str | int) -> tuple[list[Json], str]:
         """All objects of a collection, page by page, and the resource version to watch from."""
         items: list[Json] = []
+        version = ""
+        async for page in self._pages(path, PAGE, params):
+            items.extend(page.get("items") or ())
+            version = str(page["metadata"].get("resourceVersion", ""))
+        return items, version
+
+    async def pages(self, path: str, size: int, **params: str | int) -> AsyncIterator[list[Json]]:
+        """All objects of a collection as they are now, in pages, each of which is asked for when the last is used."""
+        async for page in self._pages(path, size, params):
+            yield page.get("items") or []
+
+    async def _pages(self, path: str, size: int, params: Params) -> AsyncIterator[Json]:
         more = ""
         while True:
-            page = await self.get(path, limit=PAGE, **params, **({"continue": more} if more else {}))
-            items.extend(page.get("items") or ())
+            page = await self.get(path, limit=size, **params, **({"continue": more} if more else {}))
+            yield page
             more = page["metadata"].get("continue") or ""
             if not more:
-                return items, str(page["metadata"].get("resourceVersion", ""))
+                return
 
     async def watch(self, path: str, version: str, **params: str | int) -> AsyncIterator[list[Json]]:
         """Yield the changes since a version in batches as they arrive, until the server ends the watch."""

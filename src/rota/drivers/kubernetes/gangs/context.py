@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rota.core.messages.events import End, Event, JobEnded
+from rota.core.messages.events import End, Event, JobArrived, JobCancelled, JobEnded, JobReleased
 from rota.core.model.job import Job, JobId
 from rota.core.state.state import State
 from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
@@ -54,6 +54,23 @@ class Report:
     events: list[Event] = field(default_factory=list)
     arriving: dict[JobId, Gang] = field(default_factory=dict)
     why: dict[JobId, str] = field(default_factory=dict)
+
+    def facts_first(self) -> list[Event]:
+        """Return the events with jobs that come, go on or are withdrawn last: many of them are taken in several steps.
+
+        What a node has left is a fact; a job that is placed before it is known would be bound to taken devices.
+        """
+        facts: list[Event] = []
+        last: list[Event] = []
+        waiting: set[JobId] = set()
+        for event in self.events:
+            name = event.job.id if isinstance(event, JobArrived) else getattr(event, "job_id", None)
+            if name is not None and (name in waiting or isinstance(event, JobArrived | JobReleased | JobCancelled)):
+                waiting.add(name)
+                last.append(event)
+            else:
+                facts.append(event)
+        return facts + last
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,7 +12,15 @@ from rota.drivers.kubernetes.gangs.context import DriverContext
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, Stage
 from rota.drivers.kubernetes.gangs.narrowing import Narrowing
 from rota.drivers.kubernetes.objects.binding_annotations import requests_by_role
-from rota.drivers.kubernetes.objects.controller_sizes import Json, ask_size, has_ended, made, maker_path, tasks_of
+from rota.drivers.kubernetes.objects.controller_sizes import (
+    Json,
+    ask_size,
+    has_ended,
+    made,
+    maker_path,
+    owes_pods,
+    tasks_of,
+)
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of, widened
 from rota.drivers.kubernetes.objects.pod_annotations import PLACEMENT
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
@@ -21,6 +29,10 @@ from rota.store import clock
 _WAITS_FOR_GROUP = frozenset({GangSource.GROUP, GangSource.VOLCANO, GangSource.KAI})
 GROUP_S = 2.0
 """Interval between two look-ups of a PodGroup that does not exist yet."""
+OWNER_S = 1.0
+"""Interval between two looks at the controller of missing pods."""
+OWNER_SLOW_S, SLOW_AFTER_S = 5.0, 30.0
+"""The same once they have been missing for a while."""
 
 
 class GangAssembly:
@@ -161,10 +173,14 @@ class GangAssembly:
             self._context.work.do(self._await_end(gang, path), writes=False)
 
     async def _await_end(self, gang: Gang, path: str) -> None:
+        began_s = clock.now_s()
         while gang.deadline_s is not None and gang.stage in (Stage.GATHERING, Stage.PLACED):
+            pause_s = OWNER_S if clock.now_s() < began_s + SLOW_AFTER_S else OWNER_SLOW_S
             try:
                 value = await self._context.api.get(path)
                 ended = has_ended(value) or not made(gang, value) or self._is_smaller(gang, value)
+                if not ended and gang.stage is Stage.GATHERING and gang.deadline_s is not None and owes_pods(value):
+                    gang.deadline_s = clock.now_s() + self._context.settings.linger + pause_s
             except Unavailable as error:
                 ended = getattr(error, "status", 0) == 404
             except MissingRight:
@@ -172,7 +188,7 @@ class GangAssembly:
             if ended and gang.deadline_s is not None:
                 gang.deadline_s = clock.now_s()
                 break
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(pause_s)
         gang.watched = False
 
     def _is_smaller(self, gang: Gang, owner: Json) -> bool:

@@ -36,6 +36,11 @@ class GangIndex:
         """All pods of gangs, by uid."""
         return {uid: pod for gang in self._gangs.values() for uid, pod in gang.members.items()}
 
+    def pod(self, uid: str) -> Pod | None:
+        """A pod of a gang; None if there is none with this uid."""
+        gang = self._gang_by_pod.get(uid)
+        return None if gang is None else gang.members.get(uid)
+
     def is_other(self, uid: str) -> bool:
         """Whether a pod is known as one that belongs to no gang."""
         return uid in self._others

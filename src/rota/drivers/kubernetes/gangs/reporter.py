@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -23,12 +24,14 @@ from rota.store import clock
 log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 EVERY_S = 0.5
+"""Time between the beginnings of two rounds."""
+LEAST_PAUSE_S = 0.05
 AFTER_S = 0.5
 """Minimum wait of a gang before its reason is reported."""
 AGAIN_S = 30.0
 """Minimum interval between updates that change only the numbers of a reason."""
-MOST_AT_ONCE = 100
-"""Pods updated per round: 200 a second."""
+MOST_AT_ONCE = 125
+"""Pods updated per round: 250 a second, if the API server writes as fast."""
 WRITES_AT_ONCE = 16
 """Writes under way at a time, so that binds take precedence."""
 LOOKED_AT = 500
@@ -99,12 +102,16 @@ class Reporter:
 
     async def run(self) -> None:
         """Report until cancelled."""
+        pause_s = EVERY_S
         while True:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(pause_s)
+            began_s = time.monotonic()
             try:
                 await self.round(clock.now_s())
             except Unavailable as error:
                 log.warning("could not report reasons to pods", extra={"why": str(error)})
+                began_s = time.monotonic()
+            pause_s = max(EVERY_S - (time.monotonic() - began_s), LEAST_PAUSE_S)
 
     async def round(self, now_s: float) -> None:
         """Report on the gangs that changed, and on some of the others in turn."""

@@ -136,3 +136,17 @@ def has_ended(value: Json) -> bool:
         )
     except NONSENSE:
         return False
+
+
+def owes_pods(value: Json) -> bool:
+    """Whether a Job of Kubernetes has fewer pods than it will have: it makes them after a back-off of up to minutes."""
+    try:
+        spec, status = value.get("spec") or {}, value.get("status") or {}
+        if value.get("kind") != "Job" or spec.get("suspend") or value["metadata"].get("deletionTimestamp"):
+            return False
+        wanted = int(spec.get("parallelism", 1))
+        if spec.get("completions") is not None:
+            wanted = min(wanted, int(spec["completions"]) - int(status.get("succeeded") or 0))
+        return not has_ended(value) and int(status.get("active") or 0) < wanted
+    except NONSENSE:
+        return False

@@ -64,7 +64,7 @@ class Machines:
             self.free.setdefault(kind, []).extend(range(first, first + count))
 
     def take(self, first: int, count: int, for_s: float) -> None:
-        """Occupy a free device, with others of its type where more are needed, for this long."""
+        """Occupy free devices of the type of a device for this long, and the device itself if it is free."""
         free = self.free[self.kind[first]]
         free.sort(key=lambda at: (at != first, at))
         for at in free[:count]:
@@ -144,18 +144,40 @@ class Allox:
         if len(set(machines.kind)) == 1:
             return self._shortest_first(context, jobs, took, machines)
         started: dict[LiveJob, DeviceRequest] = {}
-        matched = self._queues(jobs, took, machines)
-        for at, queue in matched.items():
-            kind, live = machines.kind[at], queue[0]
-            size, took_s = size_of(live), took[live][kind]
-            if not machines.free_in_s[at] and len(machines.free[kind]) >= size and took_s < _NEVER_S:
-                machines.take(at, size, took_s)
-                started[live] = DeviceRequest(live, context.inventory.pools[kind].device_type)
+        while True:
+            matched = self._queues([live for live in jobs if live not in started], took, machines)
+            begun, missed = self._start_first(context, matched, took, machines)
+            started |= begun
+            if not (begun and missed):
+                break
         for at, queue in matched.items():
             for live in queue:
                 if live not in started:
                     machines.queue(at, took[live][machines.kind[at]] * size_of(live))
         return list(started.values())
+
+    def _start_first(
+        self,
+        context: SelectionContext,
+        matched: dict[int, list[LiveJob]],
+        took: dict[LiveJob, list[float]],
+        machines: Machines,
+    ) -> tuple[dict[LiveJob, DeviceRequest], bool]:
+        """Start the first job of each free device; also whether one found its devices taken by another's gang."""
+        ready = [
+            (at, queue[0])
+            for at, queue in matched.items()
+            if not machines.free_in_s[at]
+            and len(machines.free[machines.kind[at]]) >= size_of(queue[0])
+            and took[queue[0]][machines.kind[at]] < _NEVER_S
+        ]
+        started: dict[LiveJob, DeviceRequest] = {}
+        for at, live in ready:
+            kind, size = machines.kind[at], size_of(live)
+            if len(machines.free[kind]) >= size:
+                machines.take(at, size, took[live][kind])
+                started[live] = DeviceRequest(live, context.inventory.pools[kind].device_type)
+        return started, len(started) < len(ready)
 
     def _shortest_first(
         self, context: SelectionContext, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
@@ -172,17 +194,23 @@ class Allox:
     def _queues(
         self, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
     ) -> dict[int, list[LiveJob]]:
-        """The optimal matching: the jobs of each device, in order."""
+        """The optimal matching: the jobs of each device, in order.
+
+        A gang counts by its devices, and waits until as many of the type are free.
+        """
         kinds, free_in_s = np.array(machines.kind), np.array(machines.free_in_s)
         sizes = np.array([size_of(live) for live in jobs])
         took_s: Floats = np.array([took[live] for live in jobs])[:, kinds]
+        wait_s = np.tile(free_in_s, (len(jobs), 1))
         columns = []
         for kind in sorted(set(machines.kind)):
             of_kind = np.nonzero(kinds == kind)[0]
             place, machine = worthwhile_places(free_in_s[of_kind], len(jobs))
             columns.append((place, of_kind[machine]))
+            enough_s = np.sort(free_in_s[of_kind])[np.minimum(sizes, len(of_kind)) - 1]
+            wait_s[:, of_kind] = np.maximum(wait_s[:, of_kind], enough_s[:, None])
         place, machine = (np.concatenate([part[at] for part in columns]) for at in (0, 1))
-        wait_s = np.broadcast_to(free_in_s, took_s.shape)
+        wait_s = np.minimum(wait_s * sizes[:, None], _NEVER_S)
         found = queues(np.minimum(took_s * sizes[:, None], _NEVER_S), wait_s, place, machine)
         return {at: [jobs[row] for row in rows] for at, rows in found.items()}
 
@@ -266,6 +294,7 @@ allox = selection(
     differs=(
         "lengths on each type are those of the speed model, not estimated from two small runs. At most "
         "400 jobs are matched at a time, the shortest first; with one type of device the matching is that "
-        "order."
+        "order. The published jobs have one device; here a gang counts by its devices, and waits until as many of "
+        "a type are free."
     ),
 )

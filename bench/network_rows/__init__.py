@@ -1,0 +1,1 @@
+"""What the measurement of real processes over shaped links is made of."""

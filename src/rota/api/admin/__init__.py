@@ -1,0 +1,1 @@
+"""Routes for admins only: tenants, tokens and the audit log."""
