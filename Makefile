@@ -15,7 +15,7 @@ POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: health help setup compile pure demo demo-sim test test-fast test-long test-gpu chaos fuzz soak check docs format bench deploy reproductions truth truth-gpu release golden clean
+.PHONY: health help setup compile pure demo demo-sim test test-fast test-long test-gpu chaos fuzz soak check docs docs-check format bench deploy reproductions truth truth-gpu release golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -98,6 +98,9 @@ check: setup ## format, lint, types, imports, words, tests with warnings as erro
 
 docs: setup ## build the documentation of this version into out/site, beside those of others
 	@$(BIN)/python tools/build_site.py out/site
+
+docs-check: setup ## open every page of the site from files, in light and dark, with axe-core; 5 minutes
+	@$(BIN)/python -m pytest -n 2 --long tests/docs/test_site.py -rs
 
 format: setup ## format the code and apply automatic fixes
 	$(BIN)/ruff format .

@@ -92,12 +92,17 @@ def found_pythons() -> list[str]:
         candidates = [*sorted(map(str, here.glob(f"{version}.*/bin/python"))), shutil.which(f"python{version}") or ""]
         if f"{sys.version_info[0]}.{sys.version_info[1]}" == version:
             candidates.insert(0, sys.executable)
-        works = [each for each in candidates if each and subprocess.run([each, "-c", ""], check=False).returncode == 0]
-        if works:
-            found.append(works[0])
+        works = next((each for each in candidates if each and _works(each)), None)
+        if works is not None:
+            found.append(works)
         else:
             print(f"note: there is no Python {version} here; no wheel is compiled for it", file=sys.stderr)
     return found
+
+
+def _works(python: str) -> bool:
+    """Whether a program is a Python; that of pyenv may only say where there is one."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 def ways_to_install(path: Path) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import urldefrag, urljoin
 
 import pytest
@@ -18,21 +20,26 @@ from web.test_accessibility import faults
 
 TASKS = ROOT / "docs/start/tasks.md"
 MOST_CLICKS = 3
-CHECKED = ("index", "start/researcher", "policies/las", "reference/python", "reference/cli", "gallery")
 
 
 class Elements(HTMLParser):
-    """The links of a page, and what a browser loads with it."""
+    """The links of a page, what a browser loads with it, and the kinds of elements in it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links: list[str] = []
         self.loaded: list[str] = []
+        self.kinds: set[tuple[str, str | int]] = set()
+        self._columns = 0
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep addresses by what they are for."""
+        """Keep addresses by what they are for, and kinds: tags with their classes, rows by their columns."""
         given = dict(attrs)
+        self.kinds |= {(tag, name) for name in (given.get("class") or "").split() or [""]}
+        self.kinds |= {(tag, name) for name, _ in attrs if name in ("style", "role", "fill", "type")}
+        self._columns = 0 if tag == "tr" else self._columns + (tag == "td")
+        self.kinds.add(("columns", self._columns))
         if tag == "a" and given.get("href"):
             self.links.append(str(given["href"]))
         elif tag in ("script", "img", "iframe") and given.get("src"):
@@ -103,19 +110,45 @@ def test_each_task_is_done_by_commands_that_the_tests_run() -> None:
     assert without == []
 
 
+def _of_each_kind(site: Path) -> list[Path]:
+    """Return few pages that together have every kind of element of the site."""
+    kinds = {page: Elements(page.read_text(encoding="utf-8")).kinds for page in _pages(site)}
+    left = set().union(*kinds.values())
+    chosen = []
+    while left:
+        chosen.append(max(kinds, key=lambda page: len(kinds[page] & left)))
+        left -= kinds[chosen[-1]]
+    return chosen
+
+
 @pytest.mark.slow
-def test_pages_open_from_the_file_system_and_keep_nobody_out(site: Path) -> None:
+def test_pages_of_each_kind_open_from_the_file_system_and_keep_nobody_out(site: Path) -> None:
+    _check(site, _of_each_kind(site), "light")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_keeps_anybody_out(site: Path, scheme: Literal["light", "dark"]) -> None:
+    _check(site, _pages(site), scheme)
+
+
+def _check(site: Path, pages: Sequence[Path], scheme: Literal["light", "dark"]) -> None:
+    """Open pages from files, with axe-core on each, and search."""
+    found: dict[str, list[Any]] = {}
     with browser() as chromium:
-        window = chromium.new_page()
+        window = chromium.new_page(color_scheme=scheme)
         failed: list[str] = []
         window.on("pageerror", lambda error: failed.append(str(error)))
-        for name in CHECKED:
-            window.goto((site / f"{name}.html").as_uri())
-            assert window.locator("h1").count() == 1, name
-            assert faults(window) == [], name
+        for path in pages:
+            window.goto(path.as_uri())
+            found[path.relative_to(site).as_posix()] = [
+                *faults(window, only=None),
+                *(["not one title"] if window.locator("h1").count() != 1 else []),
+            ]
+        assert {name: what for name, what in found.items() if what} == {}
+
         window.locator("input.md-search__input").press_sequentially("preemption guard")  # it listens to keys
         window.locator(".md-search-result__item").first.wait_for()
-
         bar = window.locator(".md-header").evaluate("element => getComputedStyle(element).backgroundColor")
 
         assert bar == "rgb(11, 79, 121)"  # the style sheets were found
@@ -141,7 +174,7 @@ def test_other_versions_are_kept_and_offered(site: Path) -> None:
         window.goto((site / "policies/las.html").as_uri())
         choice = window.get_by_label("Version of these pages")
         assert choice.locator("option").all_inner_texts() == [__version__, "0.0.9"]
-        assert faults(window) == []
+        assert faults(window, only=None) == []
         choice.select_option("0.0.9")
         window.wait_for_url("**/0.0.9/index.html")
 

@@ -25,9 +25,15 @@ def test_tenant_gets_a_node_that_is_larger_than_the_first_of_its_cell(seed: int)
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
 @given(st.integers(0, 2**32))
 def test_promises_hold_through_long_histories(seed: int) -> None:
+    trace(random.Random(seed))
+
+
+@pytest.mark.long
+@settings(max_examples=1000)
+@given(st.integers(0, 2**32))
+def test_promises_hold_through_many_long_histories(seed: int) -> None:
     trace(random.Random(seed))
 
 
@@ -41,7 +47,15 @@ def test_no_job_is_lost_whatever_changes(tenancy: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tenancy", ["cells", "quota"])
-@settings(max_examples=60)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
 def test_no_job_is_lost_in_long_histories(tenancy: str, seed: int) -> None:
+    history(random.Random(seed), tenancy)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tenancy", ["cells", "quota"])
+@settings(max_examples=300)
+@given(seed=st.integers(0, 2**32))
+def test_no_job_is_lost_in_many_long_histories(tenancy: str, seed: int) -> None:
     history(random.Random(seed), tenancy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +13,13 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from managers import Manager, eventually
+from rota.web.site import PAGES
 from web.browsers import window
 
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "build" / "axe"
 SCRIPT = FOLDER / "node_modules" / "axe-core" / "axe.min.js"
-PAGES = ("/", "/jobs", "/jobs/1", "/jobs/2", "/cluster", "/tenants", "/what-if", "/truth", "/submit", "/audit-log")
+PATHS = [path.format(job_id=job) for path, _, _ in PAGES for job in (("1", "2") if "{" in path else ("",))]
 SERIOUS = ("serious", "critical")
 
 
@@ -45,14 +46,14 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
     made.clean_up()
 
 
-def faults(page: Page) -> list[Any]:
-    """Return the violations on a page that axe rates serious or worse."""
+def faults(page: Page, only: Sequence[str] | None = SERIOUS) -> list[Any]:
+    """Return the violations on a page that axe rates as serious or worse, or as one of these; None for all."""
     page.evaluate(axe())
     result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
         (each["id"], [node["html"][:160] for node in each["nodes"]][:4])
         for each in result["violations"]
-        if each["impact"] in SERIOUS
+        if only is None or each["impact"] in only
     ]
 
 
@@ -62,7 +63,7 @@ def test_nothing_serious_keeps_people_out(
 ) -> None:
     desk = window(chromium, manager, scheme=scheme)
     found: dict[str, list[Any]] = {}
-    for path in PAGES:
+    for path in PATHS:
         page = desk.go(path)
         page.wait_for_timeout(700)
         found[path] = faults(page)

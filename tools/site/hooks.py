@@ -32,11 +32,14 @@ PROJECT = {
 }
 """Files at the root of the repository, and the pages that they become."""
 _LINK = re.compile(r"(?<!\!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+_HEADLESS = re.compile(r"<thead>\s*<tr>(?:\s*<th[^>]*></th>)+\s*</tr>\s*</thead>\n?")
+_EMPTY_HEADER = re.compile(r"<th([^>]*)></th>")
 _made: dict[str, str] = {}
 
 
 def on_config(config: Any) -> Any:
-    """Use GitHub's anchors, and list pages that come by the dozen."""
+    """Use GitHub's anchors, and list pages that come by the dozen; have no page that only a server would show."""
+    config.theme.static_templates.discard("404.html")
     config.mdx_configs.setdefault("toc", {})["slugify"] = lambda text, separator: anchor(text)
     _made.update(policy_pages())
     _made.update(
@@ -81,6 +84,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         part if number % 2 else _LINK.sub(lambda found: _link(found, here or source, source), part)
         for number, part in enumerate(fences)
     )
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Tables whose header is empty have none, and an empty corner is a cell: a screen reader would read out nothing."""
+    return _EMPTY_HEADER.sub(r"<td\1></td>", _HEADLESS.sub("", html))
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import Request
 
@@ -17,7 +18,6 @@ from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.files.up_file import LimitsPart
 from rota.live.estimates.learning import Learning
 from rota.live.gpus.monitor import GpuMonitor
-from rota.live.health.cluster_health import ClusterHealth
 from rota.live.health.watch import HealthWatch
 from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
@@ -28,6 +28,9 @@ from rota.live.views.overview import ManagerOverview
 from rota.live.workers.node_demand import NodeDemand
 from rota.store.audit import AuditLog
 from rota.store.records import Records
+
+if TYPE_CHECKING:
+    from rota.live.health.cluster_health import ClusterHealth  # with all of the Kubernetes driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
