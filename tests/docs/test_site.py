@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -30,6 +31,8 @@ class Elements(HTMLParser):
         self.links: list[str] = []
         self.loaded: list[str] = []
         self.kinds: set[tuple[str, str | int]] = set()
+        self.places: list[str] = []
+        """The names of what screen readers offer to go to."""
         self._columns = 0
         self.feed(text)
 
@@ -40,6 +43,8 @@ class Elements(HTMLParser):
         self.kinds |= {(tag, name) for name, _ in attrs if name in ("style", "role", "fill", "type")}
         self._columns = 0 if tag == "tr" else self._columns + (tag == "td")
         self.kinds.add(("columns", self._columns))
+        if tag == "nav" and given.get("aria-label"):
+            self.places.append(str(given["aria-label"]))
         if tag == "a" and given.get("href"):
             self.links.append(str(given["href"]))
         elif tag in ("script", "img", "iframe") and given.get("src"):
@@ -108,6 +113,15 @@ def test_each_task_is_done_by_commands_that_the_tests_run() -> None:
             without.append(link)
 
     assert without == []
+
+
+@pytest.mark.slow
+def test_no_page_has_two_sections_of_one_name_to_go_to(site: Path) -> None:
+    """The theme has each place twice at most, of which a browser shows one."""
+    found = {page: Counter(Elements(page.read_text(encoding="utf-8")).places) for page in _pages(site)}
+    again = {(page.name, name) for page, places in found.items() for name, count in places.items() if count > 2}
+
+    assert again == set()
 
 
 def _of_each_kind(site: Path) -> list[Path]:

@@ -34,6 +34,7 @@ PROJECT = {
 _LINK = re.compile(r"(?<!\!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _HEADLESS = re.compile(r"<thead>\s*<tr>(?:\s*<th[^>]*></th>)+\s*</tr>\s*</thead>\n?")
 _EMPTY_HEADER = re.compile(r"<th([^>]*)></th>")
+_NESTED = re.compile(r'<nav class="md-nav" aria-label="[^"]*">')
 _made: dict[str, str] = {}
 
 
@@ -92,13 +93,18 @@ def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Name the search dialog for screen readers, which the theme leaves without a name; tell the page its version."""
+    """Mend for screen readers what the theme leaves, and tell the page its version.
+
+    The search dialog gets a name. A section of the table of contents is no place of its own to navigate to: sections
+    of one name, such as those of the changelog, could not be told apart.
+    """
     root = "../" * (page.url.count("/") + 1)
     version = f'<meta name="rota-version" content="{__version__}" data-root="{root}">'
     about = f'{version}<script src="{root}versions.js"></script>'
-    return output.replace(
+    named = output.replace(
         'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
-    ).replace("</head>", f"{about}</head>", 1)
+    )
+    return _NESTED.sub('<nav class="md-nav" role="none">', named).replace("</head>", f"{about}</head>", 1)
 
 
 def _link(found: re.Match[str], here: str, source: str) -> str:
