@@ -234,7 +234,7 @@ def main() -> int:
     for name in names:
         folder = Path(tempfile.mkdtemp(prefix="rota-hostile-"))
         folder.chmod(0o755)  # jobs run as another account
-        manager = Manager(folder, "--emulate", "gpu=8/4", "--require-token", *AS_ROOT).start_guarded()
+        manager = Manager(folder, "--emulate", "gpu=8/4", "--require-token", *AS_ROOT, checks=True).start_guarded()
         try:
             made = [{"name": user, "role": "member", "tenants": ["default"]} for user in ("mallory", "ann", "bob")]
             tokens = [str(manager.client._call("POST", "/tokens", each)["token"]) for each in made]

@@ -51,7 +51,8 @@ def eventually(what: Callable[[], T], *, within_s: float = 60.0, every_s: float 
 class Manager:
     """One manager, started and killed at will; its folders outlive it."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, checks: bool = False) -> None:
+        """With `checks` its nodes are checked as by default; without, as few processes as possible are started."""
         self.folder = folder
         self.options: Sequence[str] = options or ("--emulate", "gpu=8/4")
         if "--tenants" not in self.options:
@@ -71,9 +72,9 @@ class Manager:
             for above in (folder, *folder.parents):
                 if not above.stat().st_mode & 0o001:  # the manager refuses folders that tasks can't pass through
                     above.chmod(above.stat().st_mode | 0o011)
-        if "--config" not in self.options:
+        if not checks and "--config" not in self.options:
             settings = folder / "without-checks.yaml"
-            settings.write_text("health: {checks: []}\n", encoding="utf-8")  # a process each, at every start
+            settings.write_text("health: {checks: []}\n", encoding="utf-8")
             self.options = (*self.options, "--config", str(settings))
         self.env = {
             **os.environ,

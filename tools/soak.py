@@ -337,7 +337,7 @@ def main() -> int:
     """Run the soak; write its page and figure where it was long enough."""
     minutes = float(os.environ.get("SOAK_MINUTES", "30"))
     folder = Path(tempfile.mkdtemp(prefix="rota-soak-"))
-    manager = Manager(folder, "--emulate", "gpu=16/4").start(START_S)
+    manager = Manager(folder, "--emulate", "gpu=16/4", checks=True).start(START_S)
     begun_s = time.monotonic()
     course = Course(begun_s=begun_s, until_s=begun_s + 60.0 * minutes)
     for tenant in TENANTS:

@@ -237,7 +237,7 @@ def chaos(tmp_path: Path) -> Iterator[Manager]:
     data.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "rota-test", str(data)]
     mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    made = Manager(tmp_path, "--emulate", "gpu=8/4").start()
+    made = Manager(tmp_path, "--emulate", "gpu=8/4", checks=True).start()
     yield made
     made.clean_up()
     if mounted:

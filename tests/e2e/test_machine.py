@@ -36,7 +36,7 @@ def small_disk(tmp_path: Path) -> Iterator[Manager]:
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "rota-test", str(data)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("only root can mount a small file system")
-    made = Manager(tmp_path, "--emulate", "gpu=4/4").start()
+    made = Manager(tmp_path, "--emulate", "gpu=4/4", checks=True).start()
     yield made
     made.clean_up()
     subprocess.run(["umount", "--lazy", str(data)], check=True)
