@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ VERSIONS = {
     **dict.fromkeys(("PodGroup", "Queue", "Topology", "SchedulingPolicy"), "rota.dev/v1alpha1"),
 }
 PAUSE_EVERY = 100
+PAGE = 500
 
 
 def main() -> None:
@@ -71,7 +73,7 @@ def on_server(bed: Bed, objects: int, seed: int) -> None:
             if number % PAUSE_EVERY == 0:
                 check(replica)
         configure(bed)
-        bed.admin.delete("/api/v1/namespaces/default/pods", {"gracePeriodSeconds": 0})  # those that make sense hold it
+        delete_pods(bed)  # those that make sense hold the node
         bed.admin.make(pod("good", 1, nodeSelector={"kubernetes.io/hostname": "plain"}))
         path = "/api/v1/namespaces/default/pods/good"
         eventually(lambda: bed.admin.get(path)["spec"].get("nodeName") or check(replica), within_s=120)
@@ -79,6 +81,19 @@ def on_server(bed: Bed, objects: int, seed: int) -> None:
         replica.stop()
     hollow.stop()
     print(f"{told[True]} of {objects} objects were admitted by 1.{bed.minor}; Rota runs on and schedules")
+
+
+def delete_pods(bed: Bed) -> None:
+    """Delete all pods, a page at a time: the server gives up on thousands in one request."""
+    path, more = "/api/v1/namespaces/default/pods", ""
+    while True:
+        page = bed.admin.get(f"{path}?limit={PAGE}&continue={more}")
+        for each in page["items"]:
+            with suppress(KubeError):  # it is gone already
+                bed.admin.delete(f"{path}/{each['metadata']['name']}", {"gracePeriodSeconds": 0})
+        more = page["metadata"].get("continue", "")
+        if not more:
+            return
 
 
 def create(bed: Bed, rng: random.Random, number: int) -> bool:
