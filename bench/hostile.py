@@ -55,6 +55,7 @@ BODIES: dict[str, tuple[str, str, bytes | None]] = {
     "999 jobs and a wrong one": ("POST", JOBS, _body([*[_job()] * 999, {"run": []}])),
     "4 MiB of values": ("POST", JOBS, b"[" + b"[]," * 1_300_000 + b"[]]"),
     "90,000 fields": ("POST", JOBS, _body({f"k{i}": 1 for i in range(90_000)})),
+    "45,000 wrong variables": ("POST", JOBS, _body(_job(env={f"k{i}": [1] for i in range(45_000)}))),
     "nested 900 deep": ("POST", JOBS, b'{"run":"x","plan":' + b'{"a":' * 900 + b"1" + b"}" * 901),
     "backtracking duration": ("POST", JOBS, _body(_job(time_limit="1d" + " " * 20_000 + "x"))),
     "pages of 1,000 jobs": ("GET", f"{JOBS}?all=true&limit=1000", None),

@@ -114,3 +114,18 @@ def test_stored_file_of_an_older_version_is_still_read() -> None:
 
     assert isinstance(found, JobFile)
     assert (found.gang, found.preemptible, found.resources.memory) == (True, True, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({f"k{number}": 1 for number in range(3000)}, r"unknown field k0; .* \(and at least 499 more\)"),
+        ({"run": "x", "env": {f"k{number}": [1] for number in range(3000)}}, r"env.k0 is \[1\]; .*at least 249 more"),
+        ({"k1": 1, "k2": 1, "run": "x"}, r"unknown field k1; .* \(and 1 more\)"),
+    ],
+    ids=["fields", "env", "few"],
+)
+def test_of_very_many_problems_one_is_named_and_few_are_counted(values: Json, said: str) -> None:
+    """To look at each of 90,000 took a second, in which other users waited."""
+    with pytest.raises(RotaError, match=said):
+        job_file(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +53,8 @@ class Service:
     """How forecasts compared with what happened."""
     call_limits: LimitsPart = field(default_factory=LimitsPart)
     """What each caller may take."""
+    large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a large body is parsed."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
     audit: AuditLog

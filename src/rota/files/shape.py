@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import TypeVar, Union, get_args, get_origin
@@ -27,6 +28,8 @@ _WAYS_OUT = {
 }
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+MOST_PROBLEMS = 500
+"""Problems of one document that are looked at: a sentence names one of them, and how many there are."""
 
 
 class FileModel(BaseModel):
@@ -43,10 +46,12 @@ def checked(model: type[ModelT], values: object, path: Path) -> ModelT:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise RotaError(f"{path}: {_summary(error.errors(), model)}") from error
+        raise RotaError(f"{path}: {_summary(error, model)}") from error
 
 
-def _summary(problems: list[ErrorDetails], model: type[BaseModel]) -> str:
+def _summary(error: ValidationError, model: type[BaseModel]) -> str:
+    problems = error.errors(include_url=False)[:MOST_PROBLEMS]
+    at_least = "at least " if error.error_count() > MOST_PROBLEMS else ""
     # A list whose only item is wrong is also reported as empty: the item says more.
     outer = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
     inner = [problem for problem in problems if problem["loc"] not in outer]
@@ -56,7 +61,7 @@ def _summary(problems: list[ErrorDetails], model: type[BaseModel]) -> str:
     first = _place(inner[0]["loc"])
     same = [problem for problem in inner if _place(problem["loc"]) == first]
     others = len({_place(problem["loc"]) for problem in inner}) - 1
-    more = f" (and {others} more)" if others else ""
+    more = f" (and {at_least}{others} more)" if others else ""
     ways = [_WAYS_OUT[problem["type"]] for problem in same if problem["type"] in _WAYS_OUT]
     if len(same) > 1 and len(ways) == len(same):
         rest = [way.removeprefix("it must be ") for way in dict.fromkeys(ways)]
@@ -66,8 +71,14 @@ def _summary(problems: list[ErrorDetails], model: type[BaseModel]) -> str:
 
 def _place(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Where a value stands, without the names of the forms that it might have."""
-    forms = {"str", "int", "float", "bool", *(kind.__name__ for kind in FileModel.__subclasses__())}
+    forms = _forms(len(FileModel.__subclasses__()))
     return tuple(part for part in loc if isinstance(part, int) or not ("[" in part or part in forms))
+
+
+@cache
+def _forms(known: int) -> frozenset[str]:
+    """The names of forms; `known` is how many models there are by now."""
+    return frozenset({"str", "int", "float", "bool", *(kind.__name__ for kind in FileModel.__subclasses__())})
 
 
 def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
