@@ -17,12 +17,10 @@ import argparse
 import asyncio
 import os
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -31,6 +29,8 @@ from typing import Any
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from kubernetes_rows.rota_process import cpu_s, pass_ms, start_rota, start_s, stop, tree_cpu_s
 
 from e2e.kubernetes.bed import Bed, NoCluster, binaries, free_port
 from e2e.kubernetes.hollow import node_object
@@ -50,7 +50,6 @@ SETTLE_S = 20.0
 IDLE_S = 60.0
 IDLE_TIMES = 3
 PODS = "/api/v1/namespaces/default/pods"
-ROTA = [sys.executable, "-c", "from rota.cli.main import run; run()"]
 
 
 def pods_for(scheduler: str, alone: int, gangs: int) -> list[Json]:
@@ -157,7 +156,7 @@ async def by_rota(field: Field, alone: int, gangs: int, folder: Path) -> tuple[f
     process: list[subprocess.Popen[bytes]] = []
 
     async def begin() -> None:
-        process.append(start_rota(field, config, folder))
+        process.append(start_rota(field.bed, config, folder))
 
     rate, about["first_bind_s"] = await field.bound(len(values), begin)
     about["pass_ms"] = pass_ms((folder / "rota.log").read_text())
@@ -165,7 +164,7 @@ async def by_rota(field: Field, alone: int, gangs: int, folder: Path) -> tuple[f
     about["memory_mib"] = int(usage.split("VmHWM:")[1].split()[0]) >> 10
     about["cpu_s"] = cpu_s(process[0].pid)
     stop(process[0])
-    about["restart_s"] = start_s(field, config, folder)
+    about["restart_s"] = start_s(field.bed, config, folder)
     await field.clear()
     return rate, about
 
@@ -180,7 +179,7 @@ async def starts(field: Field, alone: int, folder: Path) -> None:
     process: list[subprocess.Popen[bytes]] = []
 
     async def begin() -> None:
-        process.append(start_rota(field, config, folder))
+        process.append(start_rota(field.bed, config, folder))
 
     await field.bound(alone, begin)
     stop(process[0])
@@ -188,7 +187,7 @@ async def starts(field: Field, alone: int, folder: Path) -> None:
     paths = [f"{PODS}/{value['metadata']['name']}/status" for value in values]
     await in_parallel([partial(field.api.patch, path, running) for path in paths])
     for what, data in (("with its records", "data"), ("without records", "other")):
-        took = start_s(field, config, folder, data)
+        took = start_s(field.bed, config, folder, data)
         print(f"rota starts {what:<16} {took:6.1f} s  (goal: under 10; load {os.getloadavg()[0]:.1f})", flush=True)
     await field.clear()
 
@@ -205,7 +204,7 @@ async def waiting(field: Field, nodes: int, pods: int, folder: Path) -> None:
     _, version = await field.api.everything(PODS)
     told = asyncio.ensure_future(_until_told(field, pods, version))
     begun = time.perf_counter()
-    process = start_rota(field, config, folder)
+    process = start_rota(field.bed, config, folder)
     while not log.exists() or "rota schedules" not in log.read_text():
         if process.poll() is not None:
             raise SystemExit(log.read_text()[-2000:])
@@ -258,53 +257,6 @@ async def _until_told(field: Field, pods: int, version: str) -> tuple[float, flo
 def _has_reason(pod: Json) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
-
-
-def tree_cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process and those below it."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return cpu_s(pid) + sum(tree_cpu_s(int(child)) for child in children)
-
-
-def pass_ms(log: str) -> float:
-    """Return the mean time of a step of the engine, planning included."""
-    url = log.split("answers at ")[1].split(";")[0]
-    with urllib.request.urlopen(f"{url}/metrics") as answer:
-        lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[:1] != "#")
-    return 1000 * float(lines["rota_step_seconds_sum"]) / max(float(lines["rota_step_seconds_count"]), 1.0)
-
-
-def start_rota(field: Field, config: Path, folder: Path, data: str = "data") -> subprocess.Popen[bytes]:
-    command = [*ROTA, "k8s", "run", "--kubeconfig", str(field.bed.kubeconfig("admin-token")), "--config", str(config)]
-    with (folder / "rota.log").open("ab") as log:
-        return subprocess.Popen(
-            [*command, "--no-leader-election", "--port", "0", "--data", str(folder / data)], stdout=log, stderr=log
-        )
-
-
-def start_s(field: Field, config: Path, folder: Path, data: str = "data") -> float:
-    """Return the seconds from the start of a process until it schedules, with all pods bound."""
-    log = folder / "rota.log"
-    before = log.stat().st_size
-    begun = time.perf_counter()
-    process = start_rota(field, config, folder, data)
-    while "rota schedules" not in log.read_text()[before:]:
-        if process.poll() is not None:
-            raise SystemExit(log.read_text()[-2000:])
-        time.sleep(0.02)
-    took = time.perf_counter() - begun
-    stop(process)
-    return took
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    process.wait()
 
 
 async def by_stock(field: Field, alone: int, gangs: int, folder: Path) -> float:

@@ -1,0 +1,1 @@
+"""What the measurement of Rota on Kubernetes is made of."""
