@@ -19,7 +19,7 @@ from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.gangs.pod_places import PodPlaces
-from rota.drivers.kubernetes.objects.binding_annotations import has_gaps, recover_gang
+from rota.drivers.kubernetes.objects.binding_annotations import Unreadable, has_gaps, recover_gang
 from rota.drivers.kubernetes.objects.controller_sizes import has_ended, maker_path, owes_pods, tasks_of
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
 from rota.drivers.kubernetes.objects.reading import read_pod
@@ -81,7 +81,8 @@ class StrangeCluster:
             members = list(gang.members.values())
             with suppress(RotaError):
                 job_of(gang, members, SETTINGS, job_id(gang, members))
-            recover_gang(gang, self.nodes.nodes, SETTINGS)
+            with suppress(Unreadable):
+                recover_gang(gang, self.nodes.nodes, SETTINGS)
             has_gaps(gang)
             path = maker_path(gang)
             assert path is None or ".." not in path.split("/")

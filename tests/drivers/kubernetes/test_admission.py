@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
 import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -17,9 +19,11 @@ from hypothesis import strategies as some
 
 from e2e.kubernetes.replica import gang, job, pod
 from rota.cli.main import status
+from rota.drivers.kubernetes.admission import server as admission_server
 from rota.drivers.kubernetes.admission.certificates import CertificateSet, decode_certificates, renewed, serving_until
 from rota.drivers.kubernetes.admission.mistakes import mistakes_in, warnings_in
 from rota.drivers.kubernetes.admission.review import NotAReview, defaulted, validated
+from rota.drivers.kubernetes.api.client import Api, ApiRefused, Unreachable
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
@@ -76,6 +80,25 @@ def test_an_object_with_an_old_mistake_can_be_changed_but_gets_no_new_one() -> N
 
     assert validated(review(old, "UPDATE", old), USUAL)["response"]["allowed"]
     assert not validated(review(worse, "UPDATE", old), USUAL)["response"]["allowed"]
+
+
+@pytest.mark.parametrize("name", ["devices", "placement", "seat", "size", "id", "late", "gpu-fraction"])
+def test_what_rota_wrote_onto_a_bound_pod_stays(name: str) -> None:
+    held = {"rota.dev/devices": "0", "rota.dev/placement": "[]", "rota.dev/id": "x-1"}
+    forged = {**held, f"rota.dev/{name}": "0.9"}
+    words = f"rota.dev/{name} was written with the pod's binding and can't be changed"
+
+    def answer(old: Json, new: Json, **spec: Any) -> Json:
+        before, after = pod("x", notes=old, **spec), pod("x", notes=new, **spec)
+        found: Json = validated(review(after, "UPDATE", before), USUAL)["response"]
+        return found
+
+    assert words in answer(held, forged, nodeName="n1")["status"]["message"]
+    without = {each: value for each, value in forged.items() if each != f"rota.dev/{name}"}
+    assert words in answer(forged, without, nodeName="n1")["status"]["message"]
+    assert answer(forged, {**forged, "example.com/x": "y"}, nodeName="n1")["allowed"]
+    assert answer(held, forged, nodeName="n1", schedulerName="other")["allowed"]
+    assert "was written" not in str(answer(held, forged))
 
 
 def test_misspelt_names_are_warned_of() -> None:
@@ -204,3 +227,35 @@ def test_damaged_or_foreign_certificates_are_made_again() -> None:
     assert renewed(held, [*NAMES, "other.example"], life_s=86400.0).serving != held.serving
     later = datetime.now(UTC) + timedelta(days=400)
     assert renewed(held, NAMES, life_s=86400.0, now=later).authority != held.authority
+
+
+class LateServer:
+    """An API server that answers from the third question on, and has neither certificates nor webhooks."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def get(self, path: str) -> Json:
+        self.asked += 1
+        raise Unreachable("nobody answers") if self.asked <= 2 else ApiRefused(404, "NotFound", path)
+
+    async def post(self, path: str, value: Json) -> Json:
+        return value
+
+
+def test_webhook_waits_for_an_api_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_server, "AGAIN_S", 0.0)
+
+    async def course() -> None:
+        said = asyncio.Event()
+        options = admission_server.AdmissionOptions(host="127.0.0.1", port=0)
+        api = cast(Api, LateServer())
+        server = admission_server.AdmissionServer(api, "ns", options, lambda: USUAL, lambda settings: None)
+        running = asyncio.create_task(server.run(lambda line: said.set()))
+        done, _ = await asyncio.wait([running, asyncio.create_task(said.wait())], return_when=asyncio.FIRST_COMPLETED)
+        assert running not in done
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(course())

@@ -20,7 +20,7 @@ from rota.drivers.kubernetes.gangs.gang_index import GangIndex
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.gangs.pod_places import PodPlaces
-from rota.drivers.kubernetes.objects.binding_annotations import has_gaps, recover_gang
+from rota.drivers.kubernetes.objects.binding_annotations import Unreadable, has_gaps, recover_gang
 from rota.drivers.kubernetes.objects.controller_sizes import has_ended, maker_path, owes_pods, tasks_of
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
 from rota.drivers.kubernetes.objects.reading import name_of, read_node, read_pod, uid_of
@@ -43,7 +43,8 @@ def take_in(objects: list[Any]) -> None:
         members = list(gang.members.values())
         with suppress(RotaError):
             job_of(gang, members, SETTINGS, job_id(gang, members))
-        recover_gang(gang, [seen.node], SETTINGS)
+        with suppress(Unreadable):
+            recover_gang(gang, [seen.node], SETTINGS)
         has_gaps(gang)
         path = maker_path(gang)
         assert path is None or ".." not in path.split("/")

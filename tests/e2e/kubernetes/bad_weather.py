@@ -13,7 +13,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from e2e.kubernetes.bed import free_port
+from ports import free_port
 
 Json = dict[str, Any]
 _HOP = frozenset({"transfer-encoding", "content-encoding", "content-length", "connection", "host"})

@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,8 @@ from typing import Any
 
 import httpx
 import yaml
+
+from ports import free_port
 
 Json = dict[str, Any]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "kubernetes"
@@ -48,6 +49,11 @@ def binary(name: str) -> Path | None:
             return Path(folder) / name
     found = shutil.which(name)
     return None if found is None else Path(found)
+
+
+def is_built() -> bool:
+    """Whether all that a control plane with controllers needs is here."""
+    return all(binary(name) is not None for name in (*NEEDED, "kube-controller-manager"))
 
 
 def binaries(*names: str) -> dict[str, Path]:
@@ -99,12 +105,6 @@ def _last_words(said: str) -> str:
 
 
 _waiting_since: dict[str, float] = {}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Kube:

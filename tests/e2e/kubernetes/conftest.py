@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
-from e2e.kubernetes.bed import NEEDED, Bed, NoCluster, binary, made_bed
+from e2e.kubernetes.bed import Bed, NoCluster, is_built, made_bed
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, View
 from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
 
 NAMESPACE = "rota-system"
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 Launch = Callable[..., Replica]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """While the control plane is being built, what needs it comes last."""
-    if any(binary(name) is None for name in (*NEEDED, "kube-controller-manager")):
+    if not is_built():
         folders = (Path(__file__).parent, Path(__file__).parent.parent.parent / "contract")
         items.sort(key=lambda item: item.path.parent in folders)
 
@@ -94,6 +95,9 @@ def _clear(bed: Bed) -> None:
         for space in {each["metadata"]["namespace"] for each in pods}:
             admin.delete(f"/api/v1/namespaces/{space}/pods", now)
     admin.delete("/api/v1/nodes", now)
+    for value in admin.items(PRIORITIES):
+        if not (name := value["metadata"]["name"]).startswith("system-"):
+            admin.delete(f"{PRIORITIES}/{name}", now)
 
 
 @pytest.fixture

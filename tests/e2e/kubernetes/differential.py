@@ -24,10 +24,11 @@ from typing import Any
 import yaml
 
 from drivers.kubernetes.devices.cases import class_object
-from e2e.kubernetes.bed import Bed, KubeError, binaries, free_port
+from e2e.kubernetes.bed import Bed, KubeError, binaries
 from e2e.kubernetes.random_claims import kept_claim
 from e2e.kubernetes.random_pods import CLAIMS_SINCE, COPY, CopyOf, copy_of
 from e2e.kubernetes.replica import Replica
+from ports import free_port
 from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
 
 Json = dict[str, Any]

@@ -52,9 +52,11 @@ def _ready(yes: bool) -> Json:
 class Hollow:
     """Kubelets of all nodes in the cluster, but for those that are told to be dead."""
 
-    def __init__(self, kubeconfig: Path, *, beats: bool = False, end_s: float = 0.05) -> None:
+    def __init__(self, kubeconfig: Path, *, beats: bool = False, only: str | None = None, end_s: float = 0.05) -> None:
         self._kubeconfig = kubeconfig
         self._beats = beats
+        self._only = only
+        """The node whose kubelet lives; all, if there is none."""
         self._end_s = end_s
         self.dead: set[str] = set()
         """Nodes whose kubelet says nothing any more."""
@@ -148,7 +150,7 @@ class Hollow:
             nodes, _ = await self._api.everything("/api/v1/nodes")
             for node in nodes:
                 name = node["metadata"]["name"]
-                if name not in self.dead:
+                if name not in self.dead and self._only in (None, name):
                     status = {"status": {"conditions": [_ready(True)]}}
                     await self._quietly("PATCH", f"/api/v1/nodes/{name}/status", status, STRATEGIC)
             await asyncio.sleep(BEAT_S)

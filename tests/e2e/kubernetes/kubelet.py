@@ -18,7 +18,8 @@ from typing import Any
 import psutil
 import yaml
 
-from e2e.kubernetes.bed import CACHE, Bed, NoCluster, binary, free_port
+from e2e.kubernetes.bed import CACHE, Bed, NoCluster, binary
+from ports import free_port
 
 Json = dict[str, Any]
 RUNTIME = CACHE / "runtime"

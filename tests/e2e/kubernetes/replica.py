@@ -11,8 +11,9 @@ from typing import Any
 
 import yaml
 
+import forked
 from e2e.kubernetes.bed import READY_S, Bed, Kube
-from managers import ROTA, eventually
+from managers import eventually
 
 Json = dict[str, Any]
 QUICK = {"settle": "0.3s", "gang_timeout": "10s", "linger": "5s", "lost_after": "2s"}
@@ -47,7 +48,6 @@ class Replica:
     def launch(self) -> None:
         """Start it and do not wait."""
         command = [
-            *ROTA,
             "k8s",
             self._verb,
             "--kubeconfig",
@@ -56,7 +56,7 @@ class Replica:
             str(self.folder / "data"),
         ]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([*command, "--port", "0", *self._options], stderr=log, stdout=log)
+            self.process = forked.popen([*command, "--port", "0", *self._options], stderr=log, stdout=log)
 
     def start(self) -> Replica:
         """Start it, and wait until it schedules."""
@@ -144,7 +144,7 @@ def job(
 def rota(bed: Bed, *args: str) -> subprocess.CompletedProcess[str]:
     """A command on a cluster, as a user of it would run it."""
     env = {**os.environ, "KUBECONFIG": str(bed.kubeconfig("admin-token"))}
-    return subprocess.run([*ROTA, "--context", "test", *args], env=env, capture_output=True, text=True, timeout=60)
+    return forked.run(["--context", "test", *args], env=env)
 
 
 class View:

@@ -53,7 +53,12 @@ def test_nothing_is_lost_in_a_mix_of_faults(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     kubelets(bed, nodes=NODES, gpus=GPUS)
-    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 9}
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 100,
+    }
     bed.admin.make(urgent)
     configure(bed, gang_timeout="10s", check_every="5s")
     clock = tmp_path / "clock" if FAKETIME else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 
 import pytest
 
+import forked
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, View, configure, gang, pod, rota
-from managers import ROTA, eventually
+from managers import eventually
 from rota.live.intake.submission_limits import MOST_EVENTS
 from rota.sdk.client import Client
 
@@ -113,10 +113,9 @@ def test_journal_of_a_cluster_is_replayed_and_answers_what_if(
     journal = tmp_path / "journal.jsonl"
     journal.write_bytes(b"".join(Client(replica.url).journal()))
 
-    replayed = subprocess.run([*ROTA, "sim", "--replay", str(journal)], capture_output=True, text=True, timeout=60)
+    replayed = forked.run(["sim", "--replay", str(journal)])
     assert replayed.returncode == 0, replayed.stderr
-    what_if = [*ROTA, "sim", "--trace", str(journal), "--policy", "srtf", "-o", "json"]
-    answered = subprocess.run(what_if, capture_output=True, text=True, timeout=60)
+    answered = forked.run(["sim", "--trace", str(journal), "--policy", "srtf", "-o", "json"])
     assert answered.returncode == 0, answered.stderr
     assert json.loads(answered.stdout)[0]["finished"] == 6
 

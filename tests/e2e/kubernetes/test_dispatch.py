@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+import forked
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, View, job, pod
-from managers import ROTA, eventually
+from managers import eventually
 from rota.drivers.kubernetes.objects.owner_jobs import as_held
 
 pytestmark = pytest.mark.slow
@@ -44,7 +45,7 @@ def dispatch(managed: Bed, bed: Bed, tmp_path: Path) -> Iterator[Dispatch]:
         }
         (tmp_path / "clusters.yaml").write_text(yaml.safe_dump(file))
         with (tmp_path / "dispatch.log").open("ab") as log:
-            made.append(subprocess.Popen([*ROTA, "k8s", "dispatch", str(tmp_path / "clusters.yaml")], stderr=log))
+            made.append(forked.popen(["k8s", "dispatch", str(tmp_path / "clusters.yaml")], stderr=log))
 
     yield begin
     for process in made:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.kubernetes.bed import Bed, binary, free_port
+from e2e.kubernetes.bed import Bed, binary
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, View, pod
 from e2e.kubernetes.test_lab import lab
 from managers import eventually
+from ports import free_port
 
 pytestmark = pytest.mark.slow
 Json = dict[str, Any]

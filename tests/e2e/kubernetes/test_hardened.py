@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from e2e.kubernetes.bad_weather import BadWeather
-from e2e.kubernetes.bed import Bed
+from e2e.kubernetes.bed import Bed, KubeError
 from e2e.kubernetes.hollow import Hollow
 from e2e.kubernetes.replica import Replica, View, configure, gang, pod
 from managers import eventually
@@ -24,6 +24,8 @@ Launch = Callable[..., Replica]
 Kubelets = Callable[..., Hollow]
 pytestmark = pytest.mark.slow
 NOW = {"gracePeriodSeconds": 0}
+POLICIES_SINCE = 30
+"""The release that brought policies of admission without a webhook."""
 only_in_full = pytest.mark.skipif(
     os.environ.get("ROTA_CHAOS") != "full", reason="a lease has to run out first; `make chaos` waits for that"
 )
@@ -196,6 +198,69 @@ def test_disruption_budget_holds_and_the_pod_says_so(bed: Bed, view: View, launc
     bed.admin.delete(f"/apis/{budget_version(bed)}/namespaces/default/poddisruptionbudgets/kept")
     eventually(lambda: view.node_of("urgent"), within_s=40)
     bed.admin.delete("/apis/scheduling.k8s.io/v1/priorityclasses/urgent")
+
+
+@pytest.mark.parametrize("code", ["Forbidden", "Invalid"])
+def test_policy_of_the_cluster_that_keeps_a_pod_delays_its_eviction_only(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets, code: str
+) -> None:
+    if bed.minor < POLICIES_SINCE:
+        pytest.skip(f"release 1.{bed.minor} has no ValidatingAdmissionPolicy")
+    kubelets(bed, nodes=2, gpus=8)
+    name = f"guarded-{code.lower()}"
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
+    keeps = {
+        "expression": "!object.metadata.name.startsWith('guarded')",
+        "message": "it cannot be evicted",
+        "reason": code,
+    }
+    about = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "kept"}}
+    spec: Json = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, "validations": [keeps]}
+    bed.admin.post(f"{policies}ies", {**about, "kind": "ValidatingAdmissionPolicy", "spec": spec})
+    spec = {"policyName": "kept", "validationActions": ["Deny"]}
+    bed.admin.post(f"{policies}ybindings", {**about, "kind": "ValidatingAdmissionPolicyBinding", "spec": spec})
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 100,
+    }
+    bed.admin.make(urgent)
+    try:
+        launch(bed)
+        bed.admin.make(pod(name, 8, nodeSelector={"kubernetes.io/hostname": "n1"}))
+        eventually(lambda: all_run(view))
+        eventually(lambda: refuses_eviction(bed, name))
+        bed.admin.make(pod("urgent", 8, priorityClassName="urgent", nodeSelector={"kubernetes.io/hostname": "n1"}))
+        delayed = eventually(lambda: delay_of(bed, name), within_s=40)
+        assert "when the cluster allows it" in delayed
+        bed.admin.make(pod("other", 8))
+        eventually(lambda: view.node_of("other") == "n2")
+        assert "deletionTimestamp" not in view.pods()[name]["metadata"]
+    finally:
+        bed.admin.delete(f"{policies}ybindings/kept")
+        bed.admin.delete(f"{policies}ies/kept")
+    eventually(lambda: view.node_of("urgent") == "n1", within_s=60)
+    bed.admin.delete("/apis/scheduling.k8s.io/v1/priorityclasses/urgent")
+
+
+def refuses_eviction(bed: Bed, name: str) -> bool:
+    """Whether the server keeps a pod from being evicted; it only seems to try."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
+    try:
+        bed.admin.post(f"/api/v1/namespaces/default/pods/{name}/eviction?dryRun=All", body)
+    except KubeError as error:
+        return error.status in (403, 422)
+    return False
+
+
+def delay_of(bed: Bed, name: str) -> str:
+    """What the Event about a delayed eviction of a pod says; empty if there is none."""
+    for each in bed.admin.items("/api/v1/namespaces/default/events"):
+        if (each["reason"], each["involvedObject"]["name"]) == ("EvictionDelayed", name):
+            return str(each["message"])
+    return ""
 
 
 def test_claims_of_pods_whose_deletion_was_never_seen_are_repaired(

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from drivers.kubernetes.test_install import render
+import forked
+from drivers.kubernetes.test_install import ROOT, render
 from e2e.kubernetes.bed import Bed, KubeError
-from managers import ROTA
+from e2e.kubernetes.helm import FETCH, Helm, HelmFailed, helm_library
 from rota.drivers.kubernetes.install.apply import KINDS
 from rota.drivers.kubernetes.install.chart import VALUES
 from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
@@ -20,13 +21,15 @@ from rota.drivers.kubernetes.resources.types import without_rules
 pytestmark = pytest.mark.slow
 Json = dict[str, Any]
 NAMESPACE = "elsewhere"
+INFO = 1
+"""Helm's lowest severity of a message."""
 FIRST_WITH_RULES = 25
 """The release since which the server checks rules of types (CEL) itself."""
 
 
 def k8s(bed: Bed, verb: str, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [*ROTA, "k8s", verb, "--kubeconfig", str(bed.kubeconfig("admin-token")), "-n", NAMESPACE, *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    where = ("--kubeconfig", str(bed.kubeconfig("admin-token")), "-n", NAMESPACE)
+    return forked.run(["k8s", verb, *where, *args], timeout=120)
 
 
 def there(bed: Bed) -> set[tuple[str, str]]:
@@ -111,3 +114,38 @@ def test_chart_applies_cleanly_and_a_second_time(empty: Bed) -> None:
     for value in yaml.safe_load_all(render(values, "charted")):
         if value["kind"] != "CustomResourceDefinition":
             bed.admin.delete(KINDS[value["kind"]].path("charted", value["metadata"]["name"]))
+
+
+def test_helm_installs_upgrades_and_uninstalls(empty: Bed) -> None:
+    """Helm itself, with its own checks of the objects and server-side apply."""
+    library = helm_library()
+    if library is None:
+        pytest.skip(f"Helm is not here; `{FETCH} ~/.cache/rota/helm` fetches it")
+    bed, chart = empty, ROOT / "deploy" / "chart"
+    for value in bed.admin.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"):
+        bed.admin.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{value['metadata']['name']}")
+    for kind in ("clusterroles", "clusterrolebindings"):
+        of_rota = f"/apis/rbac.authorization.k8s.io/v1/{kind}?labelSelector=app.kubernetes.io/part-of=rota"
+        bed.admin.delete(of_rota)
+    helm = Helm(library, bed.kubeconfig("admin-token"), "helmed")
+    assert not [each for each in helm.lint(chart)["Messages"] or [] if each["Severity"] > INFO]
+    if bed.minor < FIRST_WITH_RULES:
+        with pytest.raises(HelmFailed, match=r"chart requires kubeVersion: >=1\.25\.0-0 which is incompatible"):
+            helm.install("rota", chart, {})
+        return
+
+    made = helm.install("rota", chart, {"settings": "policy: las\n"})
+    assert made["info"]["status"] == "deployed"
+    deployment = "/apis/apps/v1/namespaces/helmed/deployments/rota"
+    assert bed.admin.get(deployment)["spec"]["replicas"] == 2
+    queue = {"apiVersion": "rota.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "kept"}, "spec": {}}
+    bed.admin.make(queue)
+
+    helm.upgrade("rota", chart, {"replicas": 3, "ingress": {"enabled": True}})
+    assert bed.admin.get(deployment)["spec"]["replicas"] == 3
+    assert bed.admin.get("/apis/networking.k8s.io/v1/namespaces/helmed/ingresses/rota")
+    helm.uninstall("rota")
+    with pytest.raises(KubeError):
+        bed.admin.get(deployment)
+    assert bed.admin.get("/apis/rota.dev/v1alpha1/namespaces/default/queues/kept")
+    bed.admin.delete("/apis/rota.dev/v1alpha1/namespaces/default/queues/kept")

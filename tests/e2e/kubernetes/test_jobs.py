@@ -40,7 +40,7 @@ def test_job_that_is_preempted_comes_back_when_there_is_room(
     managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
 ) -> None:
     managed.admin.make(
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 50}
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 100}
     )
     kubelets(managed, nodes=1, beats=True)
     launch(managed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow
 from e2e.kubernetes.replica import Replica, View, pod
 from managers import eventually
+from rota.live.health.node_marks import LOOK_S
 
 pytestmark = pytest.mark.slow
 Launch = Callable[..., Replica]
@@ -96,3 +99,33 @@ def test_node_on_which_jobs_of_several_tenants_fail_is_marked_and_cleared_by_han
             [each["status"] for each in node()["status"]["conditions"] if each["type"] == "RotaSuspect"] == ["False"]
         )
     )
+
+
+def test_pods_that_users_delete_are_no_sign_against_their_node(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(bed, nodes=2, gpus=8)
+    first, second = (each["metadata"]["name"] for each in bed.admin.items("/api/v1/nodes"))
+    for space in ("vision", "nlp"):
+        bed.admin.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+    replica = launch(bed)
+    for number in range(4):
+        for space in ("vision", "nlp"):
+            at: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": first}}
+            bed.admin.make(pod(f"deleted{number}", namespace=space, **at))
+            at = {"nodeSelector": {"kubernetes.io/hostname": second}}
+            bed.admin.make(pod(f"good{number}", namespace=space, notes={"hollow/run-s": "0.1"}, **at))
+
+    def pods() -> list[dict[str, Any]]:
+        return [*view.pods("vision").values(), *view.pods("nlp").values()]
+
+    eventually(lambda: len(pods()) == 16 and all(each["status"]["phase"] != "Pending" for each in pods()))
+    for space in ("vision", "nlp"):
+        for number in range(4):
+            bed.admin.delete(f"/api/v1/namespaces/{space}/pods/deleted{number}", {"gracePeriodSeconds": 0})
+
+    eventually(lambda: len(re.findall(r"job=deleted\S+ .*state=cancelled", replica.log.read_text())) == 8)
+    bed.admin.make(pod("fails", notes=FAILS, nodeSelector={"kubernetes.io/hostname": second}))
+    eventually(lambda: view.pods()["fails"]["status"]["phase"] == "Failed")
+    time.sleep(2 * LOOK_S)
+    assert not bed.admin.get(f"/api/v1/nodes/{first}")["spec"].get("taints")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from typing import Any
 
 import pytest
 
+import forked
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.conftest import Launch
 from e2e.kubernetes.replica import Replica, pod
-from managers import ROTA, eventually
+from managers import eventually
 from rota.sdk.client import Client
 
 pytestmark = pytest.mark.slow
@@ -36,8 +35,7 @@ def test_pods_that_wait_are_forecast_and_scored(bed: Bed, launch: Launch, kubele
     assert [row["group"] for row in found["groups"]["policy"]] == ["fifo"]
     assert found["all"]["coverage"] is not None
     assert found["calibration"]["start"]["seen"] >= 2
-    command = [*ROTA, "truth", "--server", replica.url, "--days", "1", "-o", "json"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=90, env=dict(os.environ))
+    answer = forked.run(["truth", "--server", replica.url, "--days", "1", "-o", "json"], timeout=90)
     printed = json.loads(answer.stdout)[0]
     assert printed["all"]["scored"] >= 2
     assert printed["simulated"]["real"]["metrics"]["finished"] == 4

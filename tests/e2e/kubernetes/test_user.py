@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+import forked
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow
 from e2e.kubernetes.replica import Replica, View, job, pod, rota
-from managers import ROTA, eventually
+from managers import eventually
 from rota.drivers.kubernetes.user import ClusterUser
 
 pytestmark = pytest.mark.slow
@@ -126,8 +127,7 @@ def test_dry_run_asks_the_server_and_makes_nothing(
         "the cluster would admit it; Rota's own server forecasts the start: --server URL\n",
     )
     assert managed.admin.items("/apis/batch/v1/jobs") == []
-    command = [*ROTA, "submit", "--dry-run", train, "--server", replica.url]
-    asked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    asked = forked.run(["submit", "--dry-run", train, "--server", replica.url])
     assert asked.stdout.startswith("expected start: "), asked.stderr
     nowhere = tmp_path / "nowhere.yaml"
     nowhere.write_text(FILE + "tenant: nowhere\n")
@@ -168,7 +168,7 @@ def test_user_of_one_namespace_sees_and_does_what_their_rights_allow(
     env = {**os.environ, "KUBECONFIG": str(managed.kubeconfig("user-39-token"))}
 
     def mine(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*ROTA, "--context", "test", *args], env=env, capture_output=True, text=True, timeout=60)
+        return forked.run(["--context", "test", *args], env=env)
 
     made = mine("submit", train)
     assert made.returncode == 0, made.stderr

@@ -7,6 +7,7 @@ placement of its whole gang, so that a replica that starts after a crash continu
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,7 @@ from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.gangs.pod_places import PodPlaces
 from rota.drivers.kubernetes.gangs.volume_binder import VolumeBinder
 from rota.drivers.kubernetes.objects.binding_annotations import (
+    Unreadable,
     assign_slots,
     has_gaps,
     planned_nodes,
@@ -50,6 +52,7 @@ from rota.drivers.kubernetes.objects.reading import name_of, read_pod, uid_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.store import clock
 
+log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 TICK_S = 0.25
 CONTRACT = DriverContract(
@@ -179,7 +182,11 @@ class KubernetesDriver:
         """Return the gangs that hold devices by their pods' annotations; `nodes` are in the engine's order."""
         found = []
         for gang in self.gang_index.gangs:
-            known = recover_gang(gang, nodes, self._settings)
+            try:
+                known = recover_gang(gang, nodes, self._settings)
+            except Unreadable as error:
+                self.leave_alone(gang, f"their annotations make no sense: {error}")
+                continue
             if known is None:
                 gang.left_alone = _runs_outside(gang, nodes)
                 continue
@@ -214,16 +221,10 @@ class KubernetesDriver:
                     found.setdefault(JobId(pod.annotations[JOB_ID]), []).append(pod.phase)
         return found
 
-    def give_back(self, gang: Gang) -> None:
-        """Evict the pods of a gang whose devices belong to another job."""
-        gang.clear_slots()
-        gang.job = None
-        for pod in gang.members.values():
-            if pod.holds:
-                self._work.do(self._binder.evict(pod))
-
-    def leave_alone(self, gang: Gang) -> None:
-        """Let the pods of a gang run that the present settings can't describe."""
+    def leave_alone(self, gang: Gang, why: str) -> None:
+        """Let the pods of a gang run that can't be scheduled as they are; what they hold is kept for them."""
+        names = [pod.name for pod in gang.members.values() if pod.holds]
+        log.warning("pods run on, and are not scheduled", extra={"pods": " ".join(sorted(names)[:8]), "why": why})
         gang.clear_slots()
         gang.job, gang.left_alone = None, True
 
@@ -244,8 +245,8 @@ class KubernetesDriver:
         for gang in self.gang_index.gangs:
             if gang.stage is Stage.GATHERING and gang.members and gang.job is None:
                 name = job_id(gang, list(gang.members.values()))
-                gang.job = known.waiting.get(name)
-                if gang.job is not None:
+                if name in known.waiting and name not in self.gang_index.by_job:  # others may state its id
+                    gang.job = known.waiting[name]
                     self.gang_index.by_job[name] = gang
         self._context.sink = sink
         growing = next((each.gang for each in known.found if each.job.elastic is not None), None)

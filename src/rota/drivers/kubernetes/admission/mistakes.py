@@ -13,7 +13,7 @@ from rota.core.errors import RotaError
 from rota.core.model.job import JobId
 from rota.drivers.kubernetes.gangs.gang import Gang, key_of
 from rota.drivers.kubernetes.objects.gang_jobs import job_of
-from rota.drivers.kubernetes.objects.pod_annotations import KNOWN, PREFIX
+from rota.drivers.kubernetes.objects.pod_annotations import KNOWN, PREFIX, WRITTEN
 from rota.drivers.kubernetes.objects.reading import NONSENSE, read_pod
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
 
@@ -55,6 +55,20 @@ def warnings_in(value: Any, settings: ClusterSettings) -> list[str]:
             if near and name not in KNOWN and len(name) <= 253:
                 found[f"{name} is not known and has no effect; did you mean {near[0]!r}?"] = None
     return list(found)
+
+
+def forged_in(before: Any, after: Any, settings: ClusterSettings) -> list[str]:
+    """Return which annotations that Rota wrote with a pod's binding a change of the pod would replace."""
+    if not isinstance(before, dict) or before.get("kind") != "Pod" or not _is_ours(before, settings):
+        return []
+    if not _mapping(before.get("spec")).get("nodeName"):
+        return []
+    was, now = (_mapping(_mapping(_mapping(value).get("metadata")).get("annotations")) for value in (before, after))
+    return [
+        f"{name} was written with the pod's binding and can't be changed"
+        for name in WRITTEN
+        if was.get(name) != now.get(name)
+    ]
 
 
 def pod_asks(value: Any, settings: ClusterSettings) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from rota.drivers.kubernetes.admission.mistakes import CheckSettings, mistakes_in, pod_asks, warnings_in
+from rota.drivers.kubernetes.admission.mistakes import CheckSettings, forged_in, mistakes_in, pod_asks, warnings_in
 from rota.drivers.kubernetes.objects.pod_annotations import PREFIX
 from rota.drivers.kubernetes.settings import ClusterSettings
 
@@ -29,9 +29,11 @@ def validated(review: Any, settings: ClusterSettings, check: CheckSettings | Non
     request = _request(review)
     value = _object(request, "object")
     found = mistakes_in(value, settings, check)
-    if found and request.get("operation") == "UPDATE":
-        before = set(mistakes_in(_object(request, "oldObject"), settings, check))
-        found = [each for each in found if each not in before]  # what was let in can still be changed and deleted
+    if request.get("operation") == "UPDATE":
+        before = _object(request, "oldObject")
+        known = set(mistakes_in(before, settings, check)) if found else set()
+        found = [each for each in found if each not in known]  # what was let in can still be changed and deleted
+        found += forged_in(before, value, settings)
     answer: Json = {"uid": request["uid"], "allowed": not found}
     if found:
         more = f"; and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""

@@ -29,6 +29,8 @@ LARGEST = 8 << 20
 """Bytes of a request; the API server's own objects are at most 3 MiB, and an update carries two."""
 VALIDATE, DEFAULT, TAKE_OVER = "/validate", "/default", "/take-over"
 SHORTEST_LIFE_S = 3.0
+AGAIN_S = 1.0
+"""Pause before a retry while the API server does not answer at the start."""
 USUAL_LIFE_S = 30 * 86400.0
 
 
@@ -69,7 +71,12 @@ class AdmissionServer:
 
     async def run(self, say: Callable[[str], None] = lambda line: None) -> None:
         """Serve until cancelled."""
-        await self._refresh()
+        while self._now is None:
+            try:
+                await self._refresh()
+            except Unavailable as error:
+                log.warning("the webhook has no certificate yet", extra={"why": str(error)})
+                await asyncio.sleep(AGAIN_S)
         app = web.Application(client_max_size=LARGEST)
         app.router.add_post(VALIDATE, self._validate)
         app.router.add_post(DEFAULT, self._default)

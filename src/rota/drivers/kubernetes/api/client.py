@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -34,6 +35,8 @@ USUAL = aiohttp.ClientTimeout(total=60, sock_connect=10)
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
+_LACKS_RIGHT = re.compile(r'\bcannot \S+ (?:resource|path) "')
+"""What the API server says about a right; policies and webhooks of a cluster refuse with 403 as well, in any words."""
 
 
 class ApiRefused(Unavailable):
@@ -278,7 +281,7 @@ def _refusal(answer: aiohttp.ClientResponse, content: bytes) -> Exception:
 
 def _from_status(code: int, status: Json, pause: str | None, what: str) -> Exception:
     message = str(status.get("message") or f"{what}: the API server answered {code}")
-    if code == 403 and "cannot" in message:
+    if code == 403 and _LACKS_RIGHT.search(message):
         return MissingRight(f"a right is missing: {message}; `rota k8s manifests` prints all that are needed")
     if code == 401:
         return RotaError(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
+from rota.core.errors import Unavailable
 from rota.drivers.kubernetes.api.client import Api, ApiRefused, Unreachable
 from rota.drivers.kubernetes.gangs.pod_events import post_event
 from rota.drivers.kubernetes.objects.pods import Pod, PodOwner
 
 log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
-_GONE, _CONFLICT, _METHOD, _TOO_MANY = 404, 409, 405, 429
+_BAD, _GONE, _METHOD, _CONFLICT, _TOO_MANY = 400, 404, 405, 409, 429
 AGAIN_S = 0.2
 """Pause before a retry after a transient refusal."""
 PATIENCE_S = 300.0
@@ -107,29 +109,39 @@ class Binder:
                 if await self._is_going(pod):
                     return
                 if error.status == _TOO_MANY:
-                    await self._say_delayed(pod, str(error))
+                    await self._say_delayed(pod, f"when its budget allows it: {error}")
                 elif error.status == _CONFLICT or error.is_passing:
                     await asyncio.sleep(AGAIN_S)
-                elif error.status in (400, _GONE, _METHOD):  # a server that supports only the other version
-                    self._evictions = self._evictions[1:]
+                elif error.status in (_GONE, _METHOD) or (error.status == _BAD and "version" in str(error)):
+                    self._evictions = self._evictions[1:]  # a server that supports only the other version
                 else:
-                    raise
+                    await self._refused(pod, error)
             else:
                 return
         await self.delete(pod)
 
+    async def _refused(self, pod: Pod, error: ApiRefused) -> None:
+        """Wait for a policy or a webhook of the cluster that does not let a pod go; the pod holds what it has."""
+        await self._say_delayed(pod, f"when the cluster allows it: {error}")
+        await asyncio.sleep(BUDGET_S)
+
     async def _say_delayed(self, pod: Pod, why: str) -> None:
-        """Say on the pod, once, that its eviction waits for a disruption budget."""
+        """Say on the pod, once, what its eviction waits for."""
         if pod.uid not in self._delayed:
             self._delayed.add(pod.uid)
             log.warning("an eviction is delayed", extra={"pod": pod.name, "why": why})
-            await post_event(
-                self._api, pod, "EvictionDelayed", f"Rota evicts this pod when its budget allows it: {why}"
-            )
+            with suppress(Unavailable):
+                await post_event(self._api, pod, "EvictionDelayed", f"Rota evicts this pod {why}")
 
     async def _is_going(self, pod: Pod) -> bool:
-        now = await self._now(pod)
-        return now is None or now["metadata"].get("deletionTimestamp") is not None
+        """Whether a pod is gone or being deleted, however long the server takes to say so."""
+        while True:
+            try:
+                now = await self._now(pod)
+            except Unavailable:
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return now is None or now["metadata"].get("deletionTimestamp") is not None
 
     async def delete(self, pod: Pod) -> None:
         """Delete a pod, with its own grace period."""
@@ -137,11 +149,14 @@ class Binder:
         while True:
             try:
                 await self._api.patiently("DELETE", pod.path, body, within_s=PATIENCE_S)
+            except Unreachable:
+                continue
             except ApiRefused as error:
-                if error.status not in (_GONE, _CONFLICT):
-                    raise
                 if not await self._is_going(pod):
-                    await asyncio.sleep(AGAIN_S)
+                    if error.status in (_GONE, _CONFLICT) or error.is_passing:
+                        await asyncio.sleep(AGAIN_S)
+                    else:
+                        await self._refused(pod, error)
                     continue
             return
 
@@ -155,4 +170,4 @@ class Binder:
             await self._api.patiently("DELETE", path, body, within_s=PATIENCE_S)
         except ApiRefused as error:
             if error.status not in (_GONE, _CONFLICT):
-                raise
+                log.warning("a Job could not be deleted", extra={"owner": owner.name, "why": str(error)})

@@ -22,7 +22,7 @@ from rota.drivers.kubernetes.objects.controller_sizes import (
     tasks_of,
 )
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of, widened
-from rota.drivers.kubernetes.objects.pod_annotations import PLACEMENT
+from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PLACEMENT
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
 from rota.store import clock
 
@@ -84,7 +84,8 @@ class GangAssembly:
     def _clear_strays(self, gang: Gang) -> None:
         """Evict pods that were bound for an earlier placement, so that new ones can replace them."""
         for pod in gang.members.values():
-            if pod.holds and not pod.ending and PLACEMENT in pod.annotations:
+            is_of_another = gang.job is not None and pod.annotations.get(JOB_ID) != gang.id
+            if pod.holds and not pod.ending and PLACEMENT in pod.annotations and not is_of_another:
                 pod.ending = True
                 self._context.work.do(self._context.binder.evict(pod))
 

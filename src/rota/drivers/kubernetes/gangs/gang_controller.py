@@ -35,6 +35,8 @@ from rota.store import clock
 log = logging.getLogger("rota.drivers.kubernetes")
 RETRY_S = 2.0
 """Pause of a job after a failed start or a lost placement."""
+PODS_MISSING = "pods are missing"
+"""How the message of a job ends whose pods a user has deleted."""
 
 
 class GangController:
@@ -290,7 +292,7 @@ class GangController:
                 slot.outcome = PodPhase.SUCCEEDED
             self._context.outdated.set()
         else:
-            self._give_up(gang, f"{len(missing)} of {len(gang.slots)} pods are missing")
+            self._give_up(gang, f"{len(missing)} of {len(gang.slots)} {PODS_MISSING}")
         self._context.gang_index.touch(gang)
         self._context.flush()
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from rota.core.errors import Unavailable
+from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobId
 from rota.drivers.kubernetes.api.client import MERGE, STRATEGIC, Api, ApiRefused
@@ -227,7 +227,7 @@ class Reporter:
                 self._reported[gang].foreseen_s = now_s
                 try:
                     await self._report_start(gang)
-                except Unavailable as error:
+                except (RotaError, Unavailable) as error:  # a forecast that failed, for one, as the database was away
                     log.warning("could not report the expected start to a pod", extra={"why": str(error)})
 
     def _is_due(self, gang: Gang, now_s: float) -> bool:
@@ -250,7 +250,7 @@ class Reporter:
             async with self._room:
                 await self._api.patch(f"{pod.path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
         except ApiRefused as error:
-            if error.status not in (404, 422):  # one pod that takes no condition keeps no other from getting its own
+            if error.status not in (403, 404, 422):  # one pod that takes no condition keeps no other from its own
                 raise
 
     async def _report_group(self, gang: Gang) -> None:

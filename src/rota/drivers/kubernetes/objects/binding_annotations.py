@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import orjson
@@ -16,7 +16,7 @@ from rota.core.model.ranks import TaskRank, task_ranks
 from rota.drivers.kubernetes.api.quantity import plain_number
 from rota.drivers.kubernetes.filters.facts import NO_NEEDS
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, key_of, rank
-from rota.drivers.kubernetes.objects.gang_jobs import is_elastic, job_of, pods_by_role, role_index, role_indexes
+from rota.drivers.kubernetes.objects.gang_jobs import is_elastic, job_that_runs, pods_by_role, role_index, role_indexes
 from rota.drivers.kubernetes.objects.hived_pods import REQUEST, hived_annotations
 from rota.drivers.kubernetes.objects.pod_annotations import (
     DEVICES,
@@ -173,12 +173,19 @@ class BoundTask:
     note: str = ""
 
 
+class Unreadable(Exception):
+    """Pods run with annotations that do not say where their gang belongs: users have changed them."""
+
+
 def recover_gang(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> BoundTask | None:
-    """The job and the placement recovered from bound pods; None if the annotations are insufficient or nonsense."""
+    """The job and the placement recovered from bound pods; None if too few of them are left to go on.
+
+    Raises `Unreadable` if the annotations that Rota wrote are nonsense.
+    """
     try:
         return _recovered(gang, nodes, settings)
-    except NONSENSE:
-        return None
+    except NONSENSE as error:
+        raise Unreadable(f"{type(error).__name__}: {str(error)[:200]}") from error
 
 
 def _recovered(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> BoundTask | None:
@@ -186,25 +193,23 @@ def _recovered(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> 
     holding = [pod for pod in annotated if pod.holds and not pod.ending]
     if not holding:
         return None
-    if is_elastic(holding[0]):
-        return _found_elastic(gang, holding, nodes, settings)
-    first = max(holding, key=lambda pod: (pod.created_s, rank(pod)))
-    note = first.annotations[PLACEMENT]
+    elastic = [pod for pod in holding if is_elastic(pod)]
+    if elastic:
+        return _found_elastic(gang, min(elastic, key=rank), holding, nodes, settings)
     index_by_node = {str(node.id): index for index, node in enumerate(nodes)}
-    try:
-        placement = decode_placement(orjson.loads(note), index_by_node)
-        tasks = task_ranks(placement, nodes)
-    except (KeyError, ValueError, TypeError):
-        return None
-    bound = {_rank_of(pod): pod for pod in annotated if pod.annotations[PLACEMENT] == note and _is_recorded(pod, tasks)}
+    first, placement = _newest_placement(holding, index_by_node)
+    note, tasks = first.annotations[PLACEMENT], task_ranks(placement, nodes)
+    bound = _pods_by_rank([pod for pod in annotated if pod.annotations[PLACEMENT] == note], tasks)
     kept = _still_wanted(gang.wanted, tasks, bound)
     by_role = {tasks[number].role: pod for number, pod in bound.items()}
     name = JobId(first.annotations[JOB_ID])
     if first.wants.needs is not NO_NEEDS:
         return _found_constrained(gang, placement, note, name, settings)
+    if not bound:
+        raise ValueError("no pod is on the node that its placement names")
     if any(task.role not in by_role for task in kept):
         return None
-    job = job_of(gang, [by_role[task.role] for task in kept], settings, name)
+    job = job_that_runs(gang, [by_role[task.role] for task in kept], settings, name)
     if len(kept) < len(tasks):
         placement = tuple(
             Slot(
@@ -217,12 +222,35 @@ def _recovered(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> 
     return BoundTask(job=job, placement=placement, ranks=tuple(task.rank for task in kept), note=note)
 
 
+def _newest_placement(holding: Sequence[Pod], index_by_node: Mapping[str, int]) -> tuple[Pod, Placement]:
+    """The placement that the newest pod states whose annotation can be read, and that pod."""
+    fault: Exception = ValueError("no placement can be read")
+    for pod in sorted(holding, key=lambda pod: (pod.created_s, rank(pod)), reverse=True):
+        try:
+            return pod, decode_placement(orjson.loads(pod.annotations[PLACEMENT]), index_by_node)
+        except NONSENSE as error:
+            fault = error
+    raise fault
+
+
+def _pods_by_rank(pods: Sequence[Pod], tasks: Sequence[TaskRank]) -> dict[int, Pod]:
+    """The pods of a placement by their ranks; one whose rank is wrong takes a rank of its node that is left."""
+    found = {_rank_of(pod): pod for pod in pods if _is_recorded(pod, tasks)}
+    for pod in pods:
+        if not _is_recorded(pod, tasks) and pod.holds:
+            left = (task.rank for task in tasks if task.rank not in found and str(task.node.id) == pod.node)
+            number = next(left, None)
+            if number is not None:
+                found[number] = pod
+    return found
+
+
 def _found_constrained(
     gang: Gang, placement: Placement, note: str, name: JobId, settings: ClusterSettings
 ) -> BoundTask | None:
     """A gang whose pods are roles of their own: all of them must be there, bound or not."""
     pods = [pod for pod in gang.members.values() if not pod.ending and not pod.phase.is_over]
-    job = job_of(gang, pods, settings, name)
+    job = job_that_runs(gang, pods, settings, name)
     if len(job.roles) != len(placement):
         # Under other settings its devices counted as such; the job tells that the present ones do not describe them.
         is_other = any(slot.devices and not role.device_milli for slot in placement for role in job.roles)
@@ -286,21 +314,22 @@ def _seconds(text: str) -> float:
 
 
 def _found_elastic(
-    gang: Gang, holding: list[Pod], nodes: Sequence[Node], settings: ClusterSettings
+    gang: Gang, first: Pod, holding: list[Pod], nodes: Sequence[Node], settings: ClusterSettings
 ) -> BoundTask | None:
     """The slots that pods hold. A pod's annotation is authoritative for its own slot only."""
     index_by_node = {str(node.id): index for index, node in enumerate(nodes)}
-    first = min(holding, key=rank)
     there = [pod for pod in gang.members.values() if not pod.ending and not pod.phase.is_over]
     pods = max(gang.size or 0, gang.wanted or 0, len(there))
-    job = job_of(gang, [first] * pods, settings, JobId(first.annotations[JOB_ID]))
+    job = job_that_runs(gang, [first] * pods, settings, JobId(first.annotations[JOB_ID]))
     if job.elastic is None or len(holding) < job.elastic.min_tasks:
         return None
     placement = []
     for pod in sorted(holding, key=rank):
         devices = _devices(pod)
-        if devices is None or str(pod.node) not in index_by_node or role_index(job, pod) is None:
+        if str(pod.node) not in index_by_node:
             return None
+        if devices is None or role_index(job, pod) is None:
+            raise ValueError(f"pod {pod.name} states other devices than it was bound with")
         placement.append(Slot(index_by_node[str(pod.node)], sum(1 << device for device in devices)))
     return BoundTask(job=job, placement=tuple(placement), ranks=tuple(range(len(placement))))
 
@@ -337,6 +366,12 @@ def _restore_pods(gang: Gang) -> None:
             slot.outcome = pod.phase
         elif str(slot.task.node.id) == pod.node:
             gang.assign(slot, pod)
+    for pod in gang.members.values():  # those whose rank a user has changed
+        if pod.uid in gang.assigned or not pod.holds or pod.ending or pod.annotations.get(PLACEMENT) != gang.note:
+            continue
+        left = next((slot for slot in gang.slots if slot.pod is None and str(slot.task.node.id) == pod.node), None)
+        if left is not None:
+            gang.assign(left, pod)
 
 
 def _restore_elastic_pods(gang: Gang) -> None:

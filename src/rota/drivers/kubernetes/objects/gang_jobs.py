@@ -13,7 +13,7 @@ from rota.drivers.kubernetes.filters.facts import NO_NEEDS
 from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, rank
 from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PLACE, PREFIX
 from rota.drivers.kubernetes.objects.pods import Pod, PodRequests
-from rota.drivers.kubernetes.objects.topology_request import topology_of
+from rota.drivers.kubernetes.objects.topology_request import TOPOLOGY_NOTES, topology_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.quantities import NotAQuantity, parse_duration
 
@@ -31,6 +31,12 @@ MOST_CONSTRAINED = 1024
 _ASKED = tuple(name for name in PodRequests._fields if name not in ("needs", "refused"))
 """Requests by the same names for a role and a pod."""
 _asked = attrgetter(*_ASKED)
+_LEFT_OUT = (
+    *(PREFIX + name for name in ("time-limit", "estimate", "relax-after", "locality", "checkpoint")),
+    *TOPOLOGY_NOTES,
+    *(PREFIX + name for name in ("queue", "tasks", "max-tasks", "min-tasks")),
+)
+"""What may be wrong about a pod that runs, in the order in which it is given up."""
 
 
 def role_name(pod: Pod) -> str:
@@ -120,6 +126,29 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
         labels=_labels(first),
         model=first.says("model") or None,
     )
+
+
+def job_that_runs(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId) -> Job:
+    """The same for pods that run already: what makes no sense, or no longer under these settings, is left out."""
+    left_out: set[str] = set()
+    for name in ("", *_LEFT_OUT):
+        left_out.add(name)
+        try:
+            return job_of(gang, [_without(pod, left_out) for pod in pods], settings, job_id)
+        except RotaError as error:
+            why = error
+    raise why
+
+
+def _without(pod: Pod, left_out: set[str]) -> Pod:
+    """A pod without some of its annotations and labels."""
+    if not any(name in pod.annotations or name in pod.labels for name in left_out):
+        return pod
+    annotations, labels = (
+        {name: value for name, value in notes.items() if name not in left_out}
+        for notes in (pod.annotations, pod.labels)
+    )
+    return replace(pod, annotations=annotations, labels=labels)
 
 
 def _checkpoint(pod: Pod) -> Checkpoint:

@@ -62,3 +62,5 @@ KNOWN = tuple(
     )
 )
 """Annotations and labels of pods that have a meaning; others with Rota's prefix are misspelt or of a later version."""
+WRITTEN = (DEVICES, PLACEMENT, RANK, SIZE, JOB_ID, LATE, *GPU_FRACTIONS)
+"""Annotations of a bound pod that say what it holds: those that Rota writes, and the fraction of a device."""

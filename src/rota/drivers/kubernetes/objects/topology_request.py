@@ -19,6 +19,7 @@ _PREFERRED = (
     "kai.scheduler/topology-preferred-placement",
     "kueue.x-k8s.io/podset-preferred-topology",
 )
+TOPOLOGY_NOTES = (*_REQUIRED, *_PREFERRED)
 
 
 class TopologyRequest(NamedTuple):
