@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from drivers.slurm.slurm_values import job_value, node_value, running_value
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Start
-from rota.core.messages.events import Started
 from rota.core.state.state import State
 from rota.drivers.slurm.commands import SlurmCommands
 from rota.drivers.slurm.driver import SlurmDriver
@@ -43,7 +42,7 @@ class RecordedQueue:
         self.mark = mark
         self.values: dict[int, Json] = {}
         self.number = 0
-        self.busy: dict[str, int] = {}
+        self.busy: dict[int, str] = {}
         for index in range(NODES):
             self.start(f"n{index}")
         for _ in range(JOBS - NODES):
@@ -53,7 +52,13 @@ class RecordedQueue:
         self.number += 1
         value = running_value(self.number, node, "gpu:a100:4(IDX:0-3)", tres_per_node="gres:gpu:4")
         self.values[self.number] = {**value, "admin_comment": self.mark}
-        self.busy[node] = self.number
+        self.busy[self.number] = node
+
+    def run(self, number: int, node: str, gpus: int) -> None:
+        """A job that was started runs."""
+        value = running_value(number, node, f"gpu:a100:{gpus}(IDX:0-{gpus - 1})", tres_per_node=f"gres:gpu:{gpus}")
+        self.values[number] = {**value, "admin_comment": self.mark, "time_limit": self.values[number]["time_limit"]}
+        self.busy[number] = node
 
     def arrive(self) -> None:
         self.number += 1
@@ -62,8 +67,9 @@ class RecordedQueue:
         self.values[self.number] = {**value, "time_limit": 10 + self.number % 300, **held}
 
     def change(self) -> None:
-        for node in list(self.busy)[:CHANGES]:
-            self.values[self.busy.pop(node)].update(job_state="COMPLETED", job_resources={})
+        for number in list(self.busy)[:CHANGES]:
+            node = self.busy.pop(number)
+            self.values[number] = {**self.values[number], "job_state": "COMPLETED", "job_resources": {}}
             if not self.mark:
                 self.start(node)
         for _ in range(CHANGES):
@@ -87,6 +93,7 @@ def main() -> None:
         if mark:
             driver = SlurmDriver(SlurmCommands(), view, {})
             driver._spawn = lambda work: work.close()  # type: ignore[method-assign,attr-defined]  # no Slurm here
+            driver.attach([node.name for node in nodes], lambda: 0.0)
             engine = Engine(State(cluster), declared.build(options, alloc), alloc)
         else:
             driver = SlurmObserver(view)
@@ -120,7 +127,11 @@ def _round(
     begun = time.perf_counter()
     decisions = engine.step(now_s, events)
     step_s = time.perf_counter() - begun
-    engine.step(now_s, [Started(each.job_id, 1.0, now_s) for each in decisions if isinstance(each, Start)])
+    if isinstance(driver, SlurmObserver):
+        engine.step(now_s, driver.carry_out(decisions, now_s))
+    for each in decisions:
+        if isinstance(each, Start) and queue.mark:
+            queue.run(int(each.job_id), f"n{each.placement[0].node}", each.placement[0].devices.bit_count())
     return read_s, look_s, step_s
 
 

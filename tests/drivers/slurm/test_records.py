@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from drivers.slurm.slurm_values import job_value, node_value, running_value
 from rota.core.errors import RotaError
-from rota.drivers.slurm.accounts import read_associations
+from rota.core.model.job import OPPORTUNISTIC
+from rota.drivers.slurm import marks
+from rota.drivers.slurm.accounts import read_associations, read_qos
 from rota.drivers.slurm.fields import Gpus
 from rota.drivers.slurm.records import QueueReader, SlurmUnreadable, read_jobs, read_nodes
+from rota.drivers.slurm.rest import newest_version, read_rest_associations
 from rota.drivers.slurm.translate import Misfit, cluster_of, is_simple, job_of, placement_of, tenants_of
 
 ANYTHING = st.recursive(
@@ -142,6 +145,53 @@ def test_accounts_are_tenants_with_limits_and_weights() -> None:
     assert plan.shares["lab"].limit == {"*": 6}  # type: ignore[index]  # ids are texts
     assert (plan.shares["vision"].weight, plan.shares["vision"].per_user) == (3.0, 2)  # type: ignore[index]
     assert len(reading.faults) == 1
+
+
+def test_slurmrestd_is_asked_in_its_newest_version() -> None:
+    paths: dict[str, Any] = {f"/slurm/{version}/jobs": {} for version in ("v0.0.9", "v0.0.41", "v0.0.38")}
+
+    assert newest_version(json.dumps({"paths": {**paths, "/slurmdb/v0.0.99/jobs": {}}}).encode()) == "v0.0.41"
+    for bad in (b"", b"[]", b"{}", b'{"paths": {"/slurmdb/v1/jobs": 1}}', b'{"paths": null}'):
+        with pytest.raises(SlurmUnreadable):
+            newest_version(bad)
+
+
+@given(st.dictionaries(st.sampled_from(["account", "user", "parent_account", "shares_raw", "max", "qos"]), ANYTHING))
+def test_any_value_in_an_association_of_slurmrestd_is_read_or_reported(value: dict[str, Any]) -> None:
+    reading = read_rest_associations(json.dumps({"associations": [value, {"account": "a"}]}).encode())
+
+    assert len(reading.found) + len(reading.faults) == 2
+    assert reading.found[-1].account == "a"
+
+
+def test_qos_gives_the_priority_and_one_that_is_free_of_charge_no_guarantee() -> None:
+    output = "normal|0|1.000000\nprod|100|1.000000\nscavenger|5|0.000000\nhalf|3|0.500000\nold|2\nbad|x|1\n"
+
+    assert read_qos(output) == {"normal": 0, "prod": 100, "scavenger": OPPORTUNISTIC, "half": 3, "old": 2}
+
+
+@pytest.mark.parametrize(("tasks", "each"), [(3, 2), (8, 1), (1, 4)])
+def test_gpus_by_task_stay_together(tasks: int, each: int) -> None:
+    value = job_value(tres_per_node="", tres_per_task=f"gres:gpu:{each}", tasks=tasks, tres_req_str="cpu=8,node=1")
+    (job,) = read_jobs(jobs(value)).found
+
+    (role,) = job_of(job).roles
+    assert (role.count, role.device_milli) == (tasks, 1000 * each)
+
+
+def test_delay_that_slurm_adds_after_a_requeue_is_not_waited_for_but_a_begin_time_is() -> None:
+    times = {"submit_time": 1000, "eligible_time": 1121, "state_reason": "BeginTime", "admin_comment": marks.PREEMPTED}
+    requeued, first, later, foreign = read_jobs(
+        jobs(
+            job_value(1, **times, restart_cnt=1),
+            job_value(2, **times),
+            job_value(3, **{**times, "eligible_time": 5000}, restart_cnt=1),
+            job_value(4, **{**times, "admin_comment": ""}, restart_cnt=1),
+        )
+    ).found
+
+    waits = [marks.waits_for_slurm(job, {}, 1001.0) for job in (requeued, first, later, foreign)]
+    assert waits == [False, True, True, True]
 
 
 def test_gpus_without_indexes_take_what_is_free() -> None:

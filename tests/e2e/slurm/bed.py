@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from managers import eventually
+from ports import free_port
 from rota.drivers.slurm.submit_script import submit_script
 
 Json = dict[str, Any]
@@ -41,7 +42,10 @@ class Shape:
     """The cluster of a bed."""
 
     nodes: int = 2
+    names: tuple[str, ...] = ()
+    """The names of nodes; `n1` and so on without them."""
     gpus: int = 4
+    gpu_type: str = "a100"
     cpus: int = 16
     memory_mb: int = 4000
     held: bool = True
@@ -84,16 +88,6 @@ def _install(packages: Sequence[str]) -> None:
         raise NoSlurm(f"packages of Slurm can't be installed: {made.stderr.strip().splitlines()[-1:]}")
 
 
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 class SlurmBed:
     """One cluster, started and stopped at will; daemons can be killed by name and started again."""
 
@@ -104,7 +98,7 @@ class SlurmBed:
         self.folder.chmod(0o755)
         self.accounting = accounting
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        ports = _free_ports(self.shape.nodes + 3)
+        ports = [free_port() for _ in range(self.shape.nodes + 3)]
         self._node_ports, (self._port, self._dbd_port, self._sql_port) = ports[:-3], ports[-3:]
         self.env = {
             **os.environ,
@@ -116,7 +110,7 @@ class SlurmBed:
 
     @property
     def node_names(self) -> list[str]:
-        return [f"n{number + 1}" for number in range(self.shape.nodes)]
+        return list(self.shape.names) or [f"n{number + 1}" for number in range(self.shape.nodes)]
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -139,15 +133,15 @@ class SlurmBed:
             for number in range(self.shape.gpus):
                 path = self.folder / f"gpu-{node}-{number}"
                 os.mknod(path, 0o600 | 0o020000, os.makedev(1, 3))  # /dev/null under another name
-                lines.append(f"NodeName={node} Name=gpu Type=a100 File={path}")
+                lines.append(f"NodeName={node} Name=gpu Type={self.shape.gpu_type} File={path}")
         (self.folder / "gres.conf").write_text("AutoDetect=off\n" + "\n".join(lines) + "\n")
 
     def _slurm_conf(self) -> str:
         host, shape, folder = socket.gethostname().split(".")[0], self.shape, self.folder
         nodes = "\n".join(
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={shape.cpus} "
-            f"RealMemory={shape.memory_mb} Gres=gpu:a100:{shape.gpus} Feature=fast,{'even' if index % 2 else 'odd'} "
-            "State=UNKNOWN"
+            f"RealMemory={shape.memory_mb} Gres=gpu:{shape.gpu_type}:{shape.gpus} "
+            f"Feature=fast,{'even' if index % 2 else 'odd'} State=UNKNOWN"
             for index, (name, port) in enumerate(zip(self.node_names, self._node_ports, strict=True))
         )
         submit = "JobSubmitPlugins=lua" if shape.held else ""
@@ -255,6 +249,17 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
             self.do("sacctmgr", "-i", "add", "account", account, f"fairshare={share}", "cluster=bed")
         self.do("sacctmgr", "-i", "add", "user", "root", "account=vision,nlp", "defaultaccount=vision", "cluster=bed")
 
+    def add_account(self, name: str) -> None:
+        """Add an account for the user of the tests."""
+        self.do("sacctmgr", "-i", "add", "account", name, "cluster=bed")
+        self.do("sacctmgr", "-i", "add", "user", "root", f"account={name}", "cluster=bed")
+
+    def add_qos(self, name: str, priority: int = 0, *more: str) -> None:
+        """Add a QOS that everyone may use, if there is none of that name."""
+        if name not in self.do("sacctmgr", "-nP", "show", "qos", "format=Name").splitlines():
+            self.do("sacctmgr", "-i", "add", "qos", name, f"priority={priority}", *more)
+            self.do("sacctmgr", "-i", "modify", "account", "root", "set", f"qos+={name}")
+
     def _try(self, command: Sequence[str]) -> bool:
         return subprocess.run(command, env=self.env, capture_output=True, timeout=20).returncode == 0
 
@@ -264,6 +269,20 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
 
     def start_node(self, name: str) -> None:
         self._spawn("slurmd", "-D", "-N", name, key=name)
+
+    def start_rest(self) -> str:
+        """Start slurmrestd, which must not run as root; return its address."""
+        if shutil.which("slurmrestd", path=self.env["PATH"]) is None:
+            raise NoSlurm("there is no slurmrestd; `apt-get install slurmrestd` brings it")
+        place = self.folder / "rest"
+        place.mkdir(mode=0o777)
+        place.chmod(0o777)
+        (self.folder / "munge").chmod(0o755)
+        nobody = ("--reuid=65534", "--regid=65534", "--clear-groups")
+        listen = ("-a", "rest_auth/local", f"unix:{place}/socket")
+        self._spawn("setpriv", *nobody, "slurmrestd", *listen, key="slurmrestd")
+        eventually((place / "socket").exists, within_s=READY_S)
+        return f"unix:{place}/socket"
 
     def _spawn(self, program: str, *arguments: str, key: str = "") -> None:
         log = (self.folder / f"{key or program}.out").open("ab")
@@ -324,6 +343,17 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
         """The states of all nodes."""
         lines = self.do("sinfo", "-h", "-N", "-o", "%N %T").splitlines()
         return dict(line.split() for line in lines)
+
+    def lose(self, node: str) -> None:
+        """Lose a node; slurmctld is told at once what it would find out by itself."""
+        self.kill(node)
+        self.do("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+
+    def bring_back(self, node: str) -> None:
+        """Have a node that was lost take jobs again."""
+        self.start_node(node)
+        self._try(["scontrol", "update", f"NodeName={node}", "State=RESUME"])  # refused if it has returned by itself
+        eventually(lambda: self.node_states()[node].startswith("idle"), within_s=READY_S, every_s=0.2)
 
     def wait(self, jobs: Sequence[str], within_s: float = 60.0) -> dict[str, str]:
         """Wait until jobs have ended; return their states."""

@@ -40,12 +40,29 @@ def accounting_bed() -> Iterator[SlurmBed]:
 def slurm(plain_bed: SlurmBed) -> Iterator[SlurmBed]:
     """The cluster without jobs of others."""
     yield plain_bed
-    plain_bed.do("scancel", "--user=root")
-    eventually(lambda: not plain_bed.do("squeue", "-h"), within_s=30, every_s=0.2)
+    empty(plain_bed)
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Launch]:
+def accounting_slurm(accounting_bed: SlurmBed) -> Iterator[SlurmBed]:
+    """The cluster with accounts, without jobs of others."""
+    yield accounting_bed
+    empty(accounting_bed)
+
+
+def empty(bed: SlurmBed) -> None:
+    """End all jobs."""
+    bed.do("scancel", "--user=root")
+    eventually(lambda: not bed.do("squeue", "-h"), within_s=30, every_s=0.2)
+
+
+@pytest.fixture(name="launch")
+def _launch(launch_slurm: Launch) -> Launch:
+    return launch_slurm
+
+
+@pytest.fixture
+def launch_slurm(tmp_path: Path) -> Iterator[Launch]:
     """Starts Rota beside a cluster; stopped at the end of the test."""
     made: list[Twin] = []
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 
-from e2e.slurm.bed import SlurmBed
+from e2e.slurm.bed import NoSlurm, SlurmBed
 from e2e.slurm.conftest import Launch
 from managers import eventually
+from rota.drivers.slurm.commands import SlurmCommands, SlurmReader
+from rota.drivers.slurm.rest import SlurmRest
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +36,7 @@ def test_twin_follows_slurm_from_submission_to_end(slurm: SlurmBed, launch: Laun
     assert {node["free_gpus"] for node in twin.client.nodes()} == {4}
 
 
+@pytest.mark.long
 def test_array_requeue_and_nodes_are_followed(slurm: SlurmBed, launch: Launch) -> None:
     twin = launch(slurm, "observe")
     array = slurm.submit("sleep 60", "--array=0-2%2", "--gpus=1", "--requeue")
@@ -47,6 +51,7 @@ def test_array_requeue_and_nodes_are_followed(slurm: SlurmBed, launch: Launch) -
     eventually(lambda: {node["state"] for node in twin.client.nodes()} == {"up"}, within_s=20)
 
 
+@pytest.mark.long
 def test_twin_writes_nothing_and_goes_on_after_a_kill(slurm: SlurmBed, launch: Launch) -> None:
     twin = launch(slurm, "observe")
     job = slurm.submit("sleep 60", "--gres=gpu:1")
@@ -65,6 +70,7 @@ def test_twin_writes_nothing_and_goes_on_after_a_kill(slurm: SlurmBed, launch: L
     twin.wait({job: "cancelled", again: "running"})
 
 
+@pytest.mark.long
 def test_forecast_of_a_start_has_a_range(slurm: SlurmBed, launch: Launch) -> None:
     twin = launch(slurm, "observe")
     first = slurm.submit("sleep 60", "--gres=gpu:4", "-N2", "--time=2")
@@ -79,6 +85,7 @@ def test_forecast_of_a_start_has_a_range(slurm: SlurmBed, launch: Launch) -> Non
     assert "90%" in text
 
 
+@pytest.mark.long
 def test_twin_keeps_its_state_while_slurmctld_is_away(slurm: SlurmBed, launch: Launch) -> None:
     twin = launch(slurm, "observe")
     job = slurm.submit("sleep 120", "--gres=gpu:1")
@@ -93,3 +100,26 @@ def test_twin_keeps_its_state_while_slurmctld_is_away(slurm: SlurmBed, launch: L
     slurm.start_controller()
     eventually(lambda: "answers again" in twin.log.read_text(), within_s=90)
     assert twin.states()[job] == "running"
+
+
+@pytest.mark.long
+def test_twin_reads_from_slurmrestd_what_the_commands_say(accounting_slurm: SlurmBed, launch: Launch) -> None:
+    try:
+        address = accounting_slurm.start_rest()
+    except NoSlurm as error:
+        pytest.skip(str(error))
+    accounting_slurm.do("sacctmgr", "-i", "modify", "account", "vision", "set", "GrpTRES=gres/gpu=6")
+    running = accounting_slurm.submit("sleep 60", "--gres=gpu:4", "--account=vision")
+    accounting_slurm.submit("true", "--array=0-2", "--hold")
+    eventually(lambda: accounting_slurm.state(running) == "RUNNING")
+
+    async def read(reader: SlurmReader) -> tuple[object, ...]:
+        return (await reader.jobs()).found, (await reader.nodes()).found, {*(await reader.associations()).found}
+
+    by_rest = asyncio.run(read(SlurmRest(address)))
+    assert by_rest == asyncio.run(read(SlurmCommands(accounting_slurm.folder / "slurm.conf")))
+    twin = launch(accounting_slurm, "observe", "--rest", address)
+    twin.wait({running: "running"})
+    accounting_slurm.kill("slurmrestd")
+    eventually(lambda: "slurmrestd does not answer" in twin.log.read_text(), within_s=60)
+    assert twin.states()[running] == "running"

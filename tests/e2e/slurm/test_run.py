@@ -27,6 +27,7 @@ def test_held_jobs_run_where_rota_says_and_end(slurm: SlurmBed, launch: Launch) 
     assert free not in rota.states()
 
 
+@pytest.mark.long
 def test_user_and_rota_cancel_and_hold(slurm: SlurmBed, launch: Launch) -> None:
     rota = launch(slurm, "run", "--release-after", "0")
     one = slurm.submit("sleep 60", MANAGED, "--gres=gpu:4", "-N2")
@@ -41,6 +42,22 @@ def test_user_and_rota_cancel_and_hold(slurm: SlurmBed, launch: Launch) -> None:
     rota.wait({one: "cancelled", two: "cancelled", three: "succeeded"})
 
 
+@pytest.mark.long
+def test_suspended_job_keeps_its_gpus_in_slurm_and_here(slurm: SlurmBed, launch: Launch) -> None:
+    rota = launch(slurm, "run", "--release-after", "0")
+    one = slurm.submit("sleep 3", MANAGED, "--gres=gpu:4", "-N2")
+    rota.wait({one: "running"})
+    slurm.do("scontrol", "suspend", one)
+    two = slurm.submit("true", MANAGED, "--gres=gpu:1")
+    foreign = slurm.submit("true", "--gres=gpu:1")
+
+    rota.wait({one: "running", two: "waiting"})
+    eventually(lambda: "Reason=Resources" in slurm.do("scontrol", "-o", "show", "job", foreign))
+    assert {slurm.state(job) for job in (two, foreign)} == {"PENDING"}
+    slurm.do("scontrol", "resume", one)
+    rota.wait({one: "succeeded", two: "succeeded"})
+
+
 def test_watchdog_releases_what_a_killed_rota_held(slurm: SlurmBed, launch: Launch) -> None:
     rota = launch(slurm, "run", "--release-after", "10s")
     one = slurm.submit("sleep 12", MANAGED, "--gres=gpu:4", "-N2")
@@ -52,6 +69,7 @@ def test_watchdog_releases_what_a_killed_rota_held(slurm: SlurmBed, launch: Laun
     assert slurm.wait([one, two]) == {one: "COMPLETED", two: "COMPLETED"}
 
 
+@pytest.mark.long
 def test_killed_rota_goes_on_where_it_stopped(slurm: SlurmBed, launch: Launch) -> None:
     rota = launch(slurm, "run", "--release-after", "0")
     one = slurm.submit("sleep 6", MANAGED, "--gres=gpu:4", "-N2")

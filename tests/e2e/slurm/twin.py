@@ -9,8 +9,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import forked
 from e2e.slurm.bed import SlurmBed
-from managers import ROTA, eventually
+from managers import eventually
+from rota.core.errors import Unavailable
 from rota.sdk.client import Client
 
 Json = dict[str, Any]
@@ -23,7 +25,7 @@ class Twin:
         self.bed = bed
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._command = [*ROTA, "slurm", verb, "--slurm-conf", bed.env["SLURM_CONF"], "--data", str(folder / "data")]
+        self._command = ["slurm", verb, "--slurm-conf", bed.env["SLURM_CONF"], "--data", str(folder / "data")]
         self._command += ["--port", "0", "--every", "500ms", *options]
         self._word = "observes" if verb == "observe" else "schedules"
         self.env = {
@@ -42,7 +44,7 @@ class Twin:
         """Start it, and wait until it answers."""
         begun = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._command, env=self.env, stderr=log, stdout=log)
+            self.process = forked.popen(self._command, env=self.env, stderr=log, stdout=log)
 
         def ready() -> bool:
             assert self.process is not None
@@ -83,11 +85,14 @@ class Twin:
 
     def rota(self, *args: str) -> subprocess.CompletedProcess[str]:
         """A command in its own process, as a shell would run it."""
-        return subprocess.run([*ROTA, *args], env=self.env, capture_output=True, text=True, timeout=60, cwd=self.folder)
+        return forked.run(args, env=self.env, cwd=self.folder)
 
     def states(self) -> dict[str, str]:
-        """The states of all jobs, in Rota's words."""
-        return {job["id"]: job["state"] for job in self.client.jobs(all=True)}
+        """The states of all jobs, in Rota's words; none while a term begins."""
+        try:
+            return {job["id"]: job["state"] for job in self.client.jobs(all=True)}
+        except Unavailable:
+            return {}
 
     def wait(self, wanted: dict[str, str], within_s: float = 30.0) -> None:
         """Wait until jobs are in these states."""

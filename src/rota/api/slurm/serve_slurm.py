@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rota.api.app import make_app
@@ -19,15 +19,18 @@ from rota.api.serve import run_loop, url_of
 from rota.api.service import Service
 from rota.api.terms import TermServer, answer_during, end_loop, open_term_server, result_of, term_service, work_until
 from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobState
 from rota.drivers.slurm import marks
-from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands
+from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands, SlurmReader
 from rota.drivers.slurm.driver import SlurmDriver
 from rota.drivers.slurm.observer import SlurmObserver
 from rota.drivers.slurm.records import SlurmJob
+from rota.drivers.slurm.rest import SlurmRest
 from rota.drivers.slurm.translate import is_simple
 from rota.drivers.slurm.view import SlurmView
 from rota.drivers.slurm.watchdog import Heartbeat
+from rota.files.cluster_file import read_cluster_file
 from rota.files.job_shape import JobFile
 from rota.live.intake.observed_requests import ObservedRequests
 from rota.live.intake.requests import Requests
@@ -53,10 +56,14 @@ class SlurmOptions:
     """Whether Rota decides; otherwise it observes and writes nothing to Slurm."""
     config: Path | None = None
     """Slurm's configuration file; None: where Slurm finds it itself."""
+    rest: str | None = None
+    """Where slurmrestd answers; None: what is read comes from Slurm's commands."""
     policy: str = "easy"
     """What decides; for a twin, what forecasts assume of Slurm."""
     placement: str | None = None
     tenancy: str = "none"
+    guarantees: Path | None = None
+    """A HiveD file, or a cluster file with tenants, for guarantees that Slurm's accounts can't express."""
     pace: Pace = field(default_factory=Pace)
     host: str = "127.0.0.1"
     port: int = 7650
@@ -83,6 +90,7 @@ class _SlurmRun:
         self._records = server.records
         self._say = say
         self._commands = SlurmCommands(options.config)
+        self._reader: SlurmReader = self._commands if options.rest is None else SlurmRest(options.rest)
         self._heartbeat = Heartbeat(options.home)
 
     async def main(self) -> None:
@@ -122,7 +130,7 @@ class _SlurmRun:
         else:
             driver = SlurmObserver(view)
             control = boot_on_slurm(self._records, driver, scheduling, lambda job: True, driver.policy)
-        looks = SlurmLoop(control, self._commands, driver, self._options.pace)
+        looks = SlurmLoop(control, self._reader, driver, self._options.pace)
         if self._options.decides:
             looks.beat = self._heartbeat.beat
         source = ForecastWorker(scheduling, self._records.url)
@@ -147,7 +155,7 @@ class _SlurmRun:
         said = ""
         while True:
             try:
-                cluster = await read_cluster(self._commands, view)
+                cluster = await read_cluster(self._reader, view)
                 break
             except UNREADABLE as error:
                 if str(error) != said:
@@ -155,6 +163,7 @@ class _SlurmRun:
                     self._say(f"Slurm can't be read yet: {said}")
                 await asyncio.sleep(self._options.pace.jobs_s)
         options = self._options
+        cluster = with_guarantees(cluster, options.guarantees)
         return Scheduling(cluster=cluster, policy=options.policy, placement=options.placement, tenancy=options.tenancy)
 
     async def _hold_released(self, view: SlurmView) -> None:
@@ -190,9 +199,23 @@ class _SlurmRun:
 
     def _counters(self) -> dict[str, tuple[str, int]]:
         return {
-            "rota_slurm_queries": ("Commands that read from Slurm.", self._commands.queries),
+            "rota_slurm_queries": ("Commands that read from Slurm.", self._reader.queries),
             "rota_slurm_orders": ("Commands that changed something in Slurm.", self._commands.orders),
         }
+
+
+def with_guarantees(cluster: Cluster, path: Path | None) -> Cluster:
+    """The cluster with the guarantees of a file in the place of those of Slurm's accounts."""
+    if path is None:
+        return cluster
+    planned = read_cluster_file(path)
+    if planned.cells is None and planned.tenants is None:
+        raise RotaError(f"{path}: there are no guarantees in it; give a HiveD file, or a cluster file with `tenants`")
+    known = {node.id for node in cluster.nodes}
+    missing = [str(node.id) for node in planned.nodes if node.id not in known]
+    if planned.cells is not None and missing:
+        raise RotaError(f"{path}: node {missing[0]!r} is not one of Slurm's; name its nodes as Slurm does")
+    return replace(cluster, cells=planned.cells, tenants=planned.tenants or cluster.tenants)
 
 
 def _is_ours(job: SlurmJob) -> bool:

@@ -37,6 +37,14 @@ def observe(
     policy: Annotated[
         str, typer.Option("--policy", help="What forecasts assume of Slurm's scheduler.", metavar="NAME")
     ] = "easy",
+    rest: Annotated[
+        str | None,
+        typer.Option(
+            "--rest",
+            help="Read from slurmrestd, not by commands: unix:/path or http://host:port; the token is SLURM_JWT.",
+            metavar="ADDRESS",
+        ),
+    ] = None,
     every: Every = "5s",
     data: Data = None,
     host: Host = "127.0.0.1",
@@ -53,7 +61,8 @@ def observe(
 
       rota slurm observe --every 30s --data /var/lib/rota-slurm
     """
-    _serve(slurm_conf, policy, None, "none", every, data, host, port, require_token, (log_format, log_level), None)
+    how = (log_format, log_level)
+    _serve(slurm_conf, policy, None, ("none", None), every, data, host, port, require_token, how, None, rest)
 
 
 @app.command("run")
@@ -64,8 +73,18 @@ def run(
         str | None, typer.Option("--placement", help="How devices are chosen; by default as the policy likes.")
     ] = None,
     tenancy: Annotated[
-        str, typer.Option("--tenancy", help="`quota` enforces the GrpTRES of Slurm's accounts; `none` leaves it.")
+        str,
+        typer.Option("--tenancy", help="`quota` enforces the GrpTRES of Slurm's accounts; `none` leaves it; `cells`."),
     ] = "none",
+    guarantees: Annotated[
+        Path | None,
+        typer.Option(
+            "--guarantees",
+            help="A HiveD file for `cells`, or a cluster file with tenants for `quota`; accounts are the tenants.",
+            metavar="FILE",
+            exists=True,
+        ),
+    ] = None,
     every: Every = "2s",
     release_after: Annotated[
         str,
@@ -87,7 +106,8 @@ def run(
       rota slurm run --policy fair-share --release-after 5m
     """
     how = (log_format, log_level)
-    _serve(slurm_conf, policy, placement, tenancy, every, data, host, port, require_token, how, release_after)
+    tenants = (tenancy, guarantees)
+    _serve(slurm_conf, policy, placement, tenants, every, data, host, port, require_token, how, release_after)
 
 
 @app.command("watchdog")
@@ -152,7 +172,7 @@ def accounting(
 
       rota slurm accounting weeks.txt --since now-28days
 
-      rota slurm cluster > cluster.yaml; rota sim weeks.txt --cluster cluster.yaml --policy easy,srtf
+      rota slurm cluster > cluster.yaml; rota sim --trace weeks.txt --cluster cluster.yaml --policy easy --policy srtf
     """
     import asyncio
 
@@ -198,7 +218,7 @@ def _serve(
     config: Path | None,
     policy: str,
     placement: str | None,
-    tenancy: str,
+    tenants: tuple[str, Path | None],
     every: str,
     data: Path | None,
     host: str,
@@ -206,6 +226,7 @@ def _serve(
     require_token: bool,
     logs: tuple[LogFormat, LogLevel],
     release_after: str | None,
+    rest: str | None = None,
 ) -> None:
     """Check everything that can be checked here, then run."""
     from rota.api.slurm.serve_slurm import SlurmOptions, serve_slurm
@@ -217,7 +238,10 @@ def _serve(
     from rota.tenancy import refuse_unknown
     from rota.web.gate import Gate
 
+    tenancy, guarantees = tenants
     refuse_unknown(tenancy)
+    if tenancy == "cells" and guarantees is None:
+        raise RotaError("--tenancy is 'cells', but there are no cells; give a HiveD file with --guarantees")
     declared, options = find_policy(policy)
     if release_after is not None:
         declared.refuse_driver(options, CONTRACT, live=True)
@@ -234,9 +258,11 @@ def _serve(
             home=home,
             decides=release_after is not None,
             config=config,
+            rest=rest,
             policy=policy,
             placement=placement,
             tenancy=tenancy,
+            guarantees=guarantees,
             pace=Pace(jobs_s=every_s, nodes_s=max(every_s, 10.0) if every_s >= 1 else every_s * 5),
             host=host,
             port=port,

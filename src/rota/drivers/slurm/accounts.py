@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rota.core.model.job import OPPORTUNISTIC
 from rota.drivers.slurm.fields import BadField, tres, tres_gpus
 from rota.drivers.slurm.records import SlurmReading, SlurmUnreadable
 
@@ -77,14 +78,18 @@ def _gpus(value: str) -> int | None:
     return tres_gpus(resources).count
 
 
-QOS_COLUMNS = ("Name", "Priority")
+QOS_COLUMNS = ("Name", "Priority", "UsageFactor")
 
 
 def read_qos(output: str) -> dict[str, int]:
-    """Read `sacctmgr -nP show qos format=Name,Priority`: the priority of each quality of service."""
+    """Read `sacctmgr -nP show qos` with these columns: the priority of each quality of service.
+
+    One whose use costs nothing (UsageFactor=0) is for jobs without a guarantee, which have the lowest priority.
+    """
     found = {}
     for line in output.splitlines():
-        name, _, priority = line.partition("|")
+        name, _, rest = line.partition("|")
+        priority, _, factor = rest.partition("|")
         if name and priority.isdecimal():
-            found[name] = int(priority)
+            found[name] = OPPORTUNISTIC if factor and not factor.strip("0.") else int(priority)
     return found

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rota.core.engine.driver import DriverContract
-from rota.core.messages.decisions import Cause, Decision, DecisionKind, Start, Stop
+from rota.core.messages.decisions import Cause, Decision, DecisionKind, Renew, Start, Stop
 from rota.core.messages.events import (
     End,
     Event,
@@ -24,6 +25,7 @@ from rota.core.messages.events import (
     JobEnded,
     JobHeld,
     JobReleased,
+    SpeedChanged,
     Started,
     StartFailed,
     Stopped,
@@ -35,13 +37,17 @@ from rota.core.state.state import State
 from rota.drivers.slurm import marks
 from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands
 from rota.drivers.slurm.observer import end_of
-from rota.drivers.slurm.records import SlurmJob
+from rota.drivers.slurm.records import RUNNING, SlurmJob
 from rota.drivers.slurm.translate import is_simple, job_of, nodes_of
 from rota.drivers.slurm.view import SlurmView, node_events, occupied, occupied_events
 
 log = logging.getLogger("rota.slurm")
-CONTRACT = DriverContract(name="Slurm", supports=frozenset({DecisionKind.START, DecisionKind.STOP}))
-"""A job that Slurm suspends keeps its GPUs, so that suspending it frees nothing; batch jobs do not grow."""
+CONTRACT = DriverContract(
+    name="Slurm",
+    supports=frozenset({DecisionKind.START, DecisionKind.STOP, DecisionKind.RESIZE, DecisionKind.LEASE}),
+)
+"""A job that Slurm suspends keeps its GPUs, so that suspending it frees nothing. No job of Slurm is elastic: policies
+that resize jobs find none, and run them as they are."""
 START_WITHIN_S = 30.0
 """How long Slurm may take to start a released job before it is held again."""
 RETRY_S = 5.0
@@ -76,11 +82,15 @@ class SlurmDriver:
         self._left: dict[str, str] = {}
         """Jobs that are left to Slurm, with the reason."""
         self._occupied: dict[str, tuple[int, int, int]] = {}
+        self._settled: dict[str, tuple[SlurmJob, JobState]] = {}
+        """Jobs of which the last look found nothing, and why the next one need not look: record and state."""
         self._first_of_array: dict[str, set[str]] = {}
         """Tasks of arrays that may run at once, as of this look."""
         self._work: set[asyncio.Task[None]] = set()
         self._names: list[str] = []
         self._now_s: Callable[[], float] = lambda: 0.0
+        self._renewed: list[JobId] = []
+        """Jobs whose leases were renewed: they go on, unless the next look says that they have ended."""
         self.outdated = asyncio.Event()
         """Set once a job runs that was not started here: the state has to be rebuilt from Slurm."""
 
@@ -103,6 +113,8 @@ class SlurmDriver:
                     self._begin(str(job_id), self._start(str(job_id), placement), is_start=True)
                 case Stop(job_id, cause):
                     self._begin(str(job_id), self._stop(str(job_id), cause), is_start=False)
+                case Renew(job_id):
+                    self._renewed.append(job_id)
                 case _:
                     raise AssertionError(f"{decision} is not of a kind that the contract allows")
         return []
@@ -133,8 +145,11 @@ class SlurmDriver:
         task.add_done_callback(self._work.discard)
 
     async def _start(self, name: str, placement: Placement) -> None:
-        nodes = nodes_of(placement, self._names)
-        await self._commands.update(name, NodeList=",".join(nodes), AdminComment=marks.PLACED)
+        values = {"NodeList": ",".join(nodes_of(placement, self._names)), "AdminComment": marks.PLACED}
+        job = self.view.jobs.get(name)
+        if job is not None and job.restarts:
+            values["StartTime"] = "now"  # Slurm lets two minutes pass after a requeue
+        await self._commands.update(name, **values)
         await self._commands.release(name)
 
     async def _stop(self, name: str, cause: Cause) -> None:
@@ -167,21 +182,49 @@ class SlurmDriver:
 
     # -- looking ---------------------------------------------------------------------------------
 
+    def needs_nodes(self, state: State) -> bool:
+        """Whether a job waits in Slurm that ran here: its node may be lost, and must not get it again."""
+        return any(
+            job.is_pending and (live := state.jobs.get(JobId(name))) is not None and live.stopping is None
+            for name, (_, standing) in self._settled.items()
+            if standing is JobState.RUNNING and (job := self.view.jobs.get(name)) is not None
+        )
+
     def look(self, state: State, now_s: float, wall_s: float) -> list[Event]:
         """Return the events since the last look; `wall_s` is the date, by which Slurm writes its times."""
         events = node_events(self.view.nodes, state)
         self._first_of_array = {}
+        known, self._settled = self._settled, {}
         for name, job in self.view.jobs.items():
             live = state.jobs.get(JobId(name))
-            if live is not None and not live.state.is_final:
-                events += self._known(job, live, now_s, wall_s)
+            standing = None if live is None else live.state
+            before = known.get(name)
+            if before is not None and before[0] is job and before[1] is standing and live and live.stopping is None:
+                self._settled[name] = before
+            elif live is not None and not live.state.is_final:
+                found = self._known(job, live, now_s, wall_s)
+                if not found and _is_settled(job, live):
+                    self._settled[name] = (job, live.state)
+                events += found
             elif marks.is_managed(job) and not job.has_ended and name not in self._ended and name not in self._left:
                 events += self._new(job, wall_s)
-        for live in list(state.jobs.values()):
-            if not live.state.is_final and str(live.job.id) not in self.view.jobs:
-                events += self._gone(live)
-        others = [job for job in self.view.jobs.values() if job.holds_nodes and not self._is_ours(job, state)]
+        for job_id in sorted(state.jobs.keys() - self.view.jobs.keys()):
+            if not state.jobs[job_id].state.is_final:
+                events += self._gone(state.jobs[job_id])
+        events += self._renewals(state, events)
+        others = [job for job in self.view.jobs.values() if job.state in RUNNING and not self._is_ours(job, state)]
         return events + occupied_events(occupied(others, self.view.nodes), self._occupied, state)
+
+    def _renewals(self, state: State, events: Sequence[Event]) -> list[Event]:
+        """The answers to renewed leases, of jobs that still run by these events."""
+        renewed, self._renewed = self._renewed, []
+        left = {event.job_id for event in events if isinstance(event, JobEnded | Stopped | Interrupted)}
+        found = [(job_id, state.jobs.get(job_id)) for job_id in renewed if job_id not in left]
+        return [
+            SpeedChanged(job_id, live.work, 1.0)
+            for job_id, live in found
+            if live is not None and live.state is JobState.RUNNING
+        ]
 
     @staticmethod
     def _is_ours(job: SlurmJob, state: State) -> bool:
@@ -190,7 +233,7 @@ class SlurmDriver:
 
     def _new(self, job: SlurmJob, wall_s: float) -> list[Event]:
         if job.holds_nodes:
-            self.outdated.set()
+            self._note_running(job)
             return []
         why = is_simple(job)
         if why is not None:
@@ -204,6 +247,12 @@ class SlurmDriver:
         if held:
             self._held_here.add(job.id)
         return [JobArrived(job_of(job, self._priorities), held=held)]
+
+    def _note_running(self, job: SlurmJob) -> None:
+        """A job runs that waits here; one that completes is about to leave its nodes, as after a requeue."""
+        if job.state != "COMPLETING":
+            log.info("runs though it was not started here; the state is read again", extra={"job": job.id})
+            self.outdated.set()
 
     def _must_wait(self, job: SlurmJob, wall_s: float) -> bool:
         """Whether a job may not start for a reason of Slurm's, or of its user."""
@@ -236,7 +285,7 @@ class SlurmDriver:
             self._ended[job.id] = None
             return [JobCancelled(live.job.id)]
         if job.holds_nodes:
-            self.outdated.set()
+            self._note_running(job)
             return []
         must_wait = self._must_wait(job, wall_s)
         if must_wait and live.state is JobState.WAITING:
@@ -259,6 +308,9 @@ class SlurmDriver:
             return [Started(job_id, 1.0, now_s), JobEnded(job_id, end_of(job), 0.0)]
         if job.holds_nodes and job.state != "CONFIGURING":
             self._orders.pop(job.id, None)
+            if job.state == "RUNNING" and not self._is_as_ordered(job, live):
+                log.info("Slurm divided its GPUs otherwise; the state is read again", extra={"job": job.id})
+                self.outdated.set()
             return [Started(job_id, 1.0, now_s)]
         if job.holds_nodes or (order is not None and not order.is_sent):
             return []
@@ -270,6 +322,14 @@ class SlurmDriver:
             self._spawn(self._hold(job.id))
         why = f"Slurm did not start it: {job.reason}" if order is None or order.failed is None else order.failed
         return [StartFailed(job_id, why, now_s + RETRY_S)]
+
+    def _is_as_ordered(self, job: SlurmJob, live: LiveJob) -> bool:
+        """Whether a job holds as many GPUs of each node as was planned: Slurm divides them among the nodes itself."""
+        planned: Counter[str] = Counter()
+        for slot in live.placement or ():
+            planned[self._names[slot.node]] += slot.devices.bit_count()
+        held = {share.node: share.gpus.count for share in job.shares}
+        return not held or held == planned
 
     def _stopping_start(self, job: SlurmJob, live: LiveJob) -> list[Event]:
         """A job that is stopped before it ran."""
@@ -320,6 +380,13 @@ class SlurmDriver:
     def _finish(self, name: str) -> None:
         self._orders.pop(name, None)
         self._ended[name] = None
+
+
+def _is_settled(job: SlurmJob, live: LiveJob) -> bool:
+    """Whether nothing can come of a job before its record in Slurm, or its state here, changes."""
+    if live.state is JobState.RUNNING:
+        return live.stopping is None
+    return live.state is JobState.WAITING and marks.is_held(job) and not job.dependency and not job.array_limit
 
 
 def _task_of(job: SlurmJob) -> int:

@@ -16,6 +16,8 @@ PREEMPTED = "rota:preempted"
 """Requeued and held by Rota."""
 LEFT = "rota:left"
 """Left to Slurm: Rota does not understand its request, or the watchdog released it."""
+REQUEUE_DELAY_S = 125.0
+"""Slurm sets the begin time of a requeued job two minutes after the requeue, which is its time of submission then."""
 MANAGED = frozenset({HELD, HELD_BY_USER, PLACED, PREEMPTED})
 
 
@@ -40,6 +42,8 @@ def waits_for_slurm(job: SlurmJob, jobs: Mapping[str, SlurmJob], now_s: float) -
     """Whether something that Slurm judges keeps a waiting job: a dependency, or its begin time."""
     if job.dependency:
         return not _is_met(job.dependency, jobs)
+    if is_managed(job) and job.restarts and job.eligible_s <= job.submit_s + REQUEUE_DELAY_S:
+        return False
     if job.reason in ("Dependency", "DependencyNeverSatisfied", "BeginTime"):
         return True
     return job.eligible_s > now_s

@@ -65,6 +65,10 @@ class SlurmObserver:
                     raise AssertionError(f"{decision} is not of a kind that a follower makes")
         return answers
 
+    def needs_nodes(self, state: State) -> bool:
+        """Never: nothing is decided here that depends on them."""
+        return False
+
     def look(self, state: State, now_s: float, wall_s: float) -> list[Event]:
         """Return the events since the last look; `wall_s` is the date, by which Slurm writes its times."""
         events = node_events(self.view.nodes, state)

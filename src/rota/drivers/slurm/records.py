@@ -77,6 +77,8 @@ class SlurmJob:
     gpus: Gpus
     gpus_per_node: int
     """GPUs on each node, where the job asks for them that way; 0 otherwise."""
+    gpus_per_task: int
+    """GPUs of each task, where the job asks for them that way; 0 otherwise."""
     cpus: int
     memory_bytes: int
     features: str
@@ -240,6 +242,7 @@ def _job_of(value: Json) -> SlurmJob:
         nodes_wanted=max(whole(asked.get("node")), 1),
         gpus=gpus,
         gpus_per_node=_each(value, "tres_per_node").count,
+        gpus_per_task=_each(value, "tres_per_task").count,
         cpus=whole(asked.get("cpu")),
         memory_bytes=memory_bytes(asked.get("mem", "")),
         features=text(value.get("features")),

@@ -78,11 +78,13 @@ def job_of(job: SlurmJob, qos: Mapping[str, int] | None = None) -> Job:
 
 
 def _role_of(job: SlurmJob) -> Role:
-    """One task per node where GPUs are asked for by node, or none are; one task per GPU elsewhere."""
+    """One task per node where GPUs are asked for by node, or none are; as asked by task, or one per GPU elsewhere."""
     nodes = job.nodes_wanted
     gpus = job.gpus.count
     tasks = nodes if not gpus or (job.gpus_per_node and gpus % nodes == 0) or gpus < nodes else gpus
-    if nodes == 1 and gpus and not _may_spread(job):
+    if job.gpus_per_task and gpus % job.gpus_per_task == 0:
+        tasks = gpus // job.gpus_per_task
+    elif nodes == 1 and gpus and not _may_spread(job):
         tasks = 1
     return Role(
         count=tasks,
