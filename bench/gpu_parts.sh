@@ -50,7 +50,7 @@ part large 240 "$python" bench/gpu.py large
 part bound 330 "$python" bench/gpu.py bound unbound
 part pairs 240 "$python" bench/gpu.py pairs
 part shares 120 "$python" bench/gpu.py mps-shares
-part tests 400 "$python" -m pytest tests/gpu tests/drivers/local/test_gpus.py tests/drivers/local/test_suspension.py \
+part tests 400 "$python" -m pytest tests/gpu tests/drivers/local/test_gpus.py tests/drivers/local/test_suspension.py tests/drivers/local/test_residency.py \
     tests/drivers/local/test_disk_images.py tests/e2e/test_gpu_suspension.py -q -rs -p no:cacheprovider
 part truth 540 "$python" bench/truth.py --gpu
 exit "$failed"

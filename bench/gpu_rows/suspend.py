@@ -123,9 +123,9 @@ def turns(folder: Path) -> None:
     ballast.stdout.readline()
     lab = Lab(folder, policy="gandiva:quantum_s=10,pack=false,switching=1")
     try:
-        jobs = [lab.submit("fill.py", 45, 14, folder / "turn0")]
+        jobs = [lab.submit("fill.py", 45, 35, folder / "turn0")]
         lab.ready(jobs[0])
-        jobs.append(lab.submit("fill.py", 45, 14, folder / "turn1"))
+        jobs.append(lab.submit("fill.py", 45, 35, folder / "turn1"))
         lab.wait(jobs[0], "suspended", within_s=90.0)
         why = lab.why(jobs[0])
         ends = [lab.wait(job, within_s=300.0) for job in jobs]

@@ -139,7 +139,8 @@ def test_what_rota_estimated_does_not_limit_a_job_with_gpus_of_its_own(tmp_path:
         await until(lambda: bench.events(Started))
         attempt = bench.driver.attempt(JobId("1"))
         assert attempt is not None
-        told = task_order(attempt, attempt.tasks[0], 0, Settings(home=bench.home, nvml=str(machine.folder)))
+        settings = Settings(home=bench.home, nvml=str(machine.folder))
+        told = task_order(attempt, attempt.tasks[0], 0, settings, None)
         assert told["gpu_memory"] is None
         bench.driver.stop(JobId("1"), Cause.CANCELLED)
         await until(lambda: bench.state()["phase"] == "ended")

@@ -24,7 +24,7 @@ def test_xid_that_asks_for_a_reboot_drains_and_one_that_asks_for_a_restart_does_
         assert [node["health"] for node in manager.client.nodes()] == ["healthy"]
 
         machine.change(0, xid=[13, 79])
-        node = eventually(lambda: next((n for n in manager.client.nodes() if n["health"] != "healthy"), None))
+        node = eventually(lambda: next((n for n in manager.client.nodes() if n["state"] != "up"), None))
         (tmp_path / "end").touch()
         ended = manager.wait(job_id)
 

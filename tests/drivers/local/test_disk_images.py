@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from drivers.local.criu_stand_in import CriuStandIn
-from drivers.local.test_suspension import JOB, Machine, course, steps
+from drivers.local.suspending_machine import JOB, Machine, course, steps
 from local_drivers import until
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Cause

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from local_drivers import Bench, until, with_driver
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, JobEnded, Started, Stopped
 from rota.drivers.local import sliced_work
-from rota.drivers.local.sliced_work import LONGEST_START_S, SlicedWork, StartSlots, Steps
+from rota.drivers.local.sliced_work import LONGEST_START_S, SideThread, SlicedWork, StartSlots, Steps
 from rota.store.run_folder import read_json
 
 
@@ -47,7 +49,7 @@ class Turns:
             timer.what()
         return [timer.wait_s for timer in due]
 
-    def steps(self, name: str, count: int, *, waits_s: float = 0.0) -> Steps:
+    def steps(self, name: str, count: int, *, waits_s: float = 0.0) -> Steps[None]:
         for number in range(count):
             self.seen.append(f"{name}{number}")
             yield waits_s
@@ -102,18 +104,74 @@ def test_closed_work_takes_no_further_step() -> None:
     assert turns.seen == ["a0"]
 
 
+def test_step_that_waits_in_the_kernel_holds_up_neither_the_loop_nor_another_piece() -> None:
+    held = threading.Event()
+    seen: list[object] = []
+
+    async def course() -> None:
+        work = SlicedWork(asyncio.get_running_loop().call_later)
+        side = SideThread(waits=True)
+
+        def slow() -> Steps[None]:
+            seen.append((yield from side.call(held.wait, 30)))
+            with pytest.raises(OSError, match="no such"):
+                yield from side.call(_fail)
+            yield from side.run(iter([0.001, 0.0]))
+            seen.append("slow")
+
+        def quick() -> Steps[None]:
+            yield 0.0
+            seen.append("quick")
+
+        work.add(slow())
+        work.add(quick())
+        await until(lambda: seen == ["quick"])
+        held.set()
+        await until(lambda: seen == ["quick", True, "slow"])
+        side.close()
+
+    asyncio.run(course())
+
+
+def _fail() -> None:
+    raise OSError("no such cgroup")
+
+
+def test_where_nothing_waits_calls_are_made_at_once() -> None:
+    turns, seen = Turns(), []
+
+    async def course() -> None:
+        side = SideThread(waits=False)
+
+        def work() -> Steps[None]:
+            seen.append((yield from side.call(len, "abc")))
+            yield from side.run(iter([0.0]))
+            seen.append(0)
+
+        turns.work.add(work())
+
+    asyncio.run(course())
+    turns.turn()
+    assert seen == [3, 0]
+
+
 def test_only_a_few_tasks_start_at_a_time_and_one_that_hangs_does_not_count_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slots = StartSlots(2)
     starting = {"a": True, "b": True}
-    slots.take(lambda: starting["a"])
+    with slots.taken(lambda: starting["a"]):
+        assert not slots.is_full
+    with slots.taken(lambda: False):
+        assert slots.is_full, "one that is made ready counts, though it has not begun to start"
     assert not slots.is_full
-    slots.take(lambda: starting["b"])
+    with slots.taken(lambda: starting["b"]):
+        pass
     assert slots.is_full
     starting["a"] = False
     assert not slots.is_full
-    slots.take(lambda: True)
+    with slots.taken(lambda: True):
+        pass
     assert slots.is_full
     later_s = time.monotonic() + LONGEST_START_S + 1.0
     monkeypatch.setattr(time, "monotonic", lambda: later_s)

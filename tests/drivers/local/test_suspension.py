@@ -3,127 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from builders import job, node, on
-from drivers.local.cuda_stand_in import UUIDS, CudaStandIn
+from drivers.local.suspending_machine import GIB, JOB, Machine, course, steps
 from local_drivers import until
-from rota.core.engine.driver import ExitDetail
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
     CheckpointChanged,
     End,
-    Event,
     Interrupted,
     JobEnded,
     Moved,
     NodeOccupied,
-    Resumed,
     SpeedChanged,
     Started,
     Stopped,
-    Suspended,
 )
-from rota.core.model.job import Checkpoint, JobId
+from rota.core.model.job import JobId
 from rota.core.state.phases import Phase
-from rota.drivers.local.attempt_controller import AttemptController
-from rota.drivers.local.gpu.abilities import DiskWriter, GpuAbilities
-from rota.drivers.local.gpu.host_memory import HostMemory
-from rota.drivers.local.gpu.suspension import SuspendingAttempts
-from rota.drivers.local.launch_order import LaunchOrder
-from rota.drivers.local.settings import Settings
-from rota.files.job import job_file, launch_of
 
 pytestmark = pytest.mark.slow
-JOB = JobId("1")
-GIB = 2**30
-LOST = Checkpoint(interval_s=math.inf, grace_s=0.5)
-
-
-class Machine:
-    """A manager's attempts on one node, what they answered, and the jobs as an engine would have them."""
-
-    def __init__(
-        self,
-        home: Path,
-        cuda: CudaStandIn,
-        *,
-        host_bytes: int = 64 * GIB,
-        several: str | None = None,
-        writer: DiskWriter | None = None,
-    ) -> None:
-        home.mkdir(exist_ok=True)
-        self.home, self.cuda, self.is_closed = home, cuda, False
-        self.answers: list[tuple[Event, ExitDetail]] = []
-        self.jobs: dict[JobId, Any] = {}
-        abilities = GpuAbilities(library=str(cuda.library), uuids=UUIDS, several=several, writer=writer)
-        settings = Settings(home=home, nvml=str(cuda.folder), gpu=abilities)
-        nodes = [node("n1", devices=2)]
-        state: Any = SimpleNamespace(jobs=self.jobs)
-        later = asyncio.get_running_loop().call_later
-        self.attempts = SuspendingAttempts(
-            settings, state, nodes, self._answered, later, HostMemory(lambda: host_bytes), cuda.free_bytes
-        )
-        self.inner = AttemptController(nodes, settings, self.attempts.answered, noticed=self.attempts.noticed)
-        self.attempts.attach(self.inner)
-
-    def _answered(self, event: Event, detail: ExitDetail) -> None:
-        if isinstance(event, CheckpointChanged):
-            self.jobs[event.job_id].job = event.job
-        self.answers.append((event, detail))
-
-    def order(self, run: str, name: str = "1", attempt: int = 1, device: int = 0, gpu_bytes: int = 0) -> LaunchOrder:
-        file = job_file({"run": run or "true", "resources": {"gpus": 1}})
-        wanted = job(name, checkpoint=LOST)
-        wanted = replace(wanted, roles=tuple(replace(each, device_memory_bytes=gpu_bytes) for each in wanted.roles))
-        self.jobs.setdefault(wanted.id, SimpleNamespace(job=wanted, phase=Phase.RUNNING))
-        launch = replace(launch_of(file, wanted.id), grace_s=0.5)
-        placement = tuple(slot._replace(devices=1 << device) for slot in on("n1", 1))
-        return LaunchOrder(
-            job=self.jobs[wanted.id].job, launch=launch, placement=placement, attempt=attempt, failures=0, work_s=0.0
-        )
-
-    def events(self, kind: type[Any]) -> list[Any]:
-        return [event for event, _ in self.answers if isinstance(event, kind)]
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            self.attempts.close()
-
-    def can_resume(self, name: str = "1") -> bool:
-        return bool(self.jobs[JobId(name)].job.checkpoint.interval_s == 0)
-
-
-def course(tmp_path: Path, run: Callable[[Machine], Awaitable[None]], **options: Any) -> CudaStandIn:
-    """Run a course of events; the tasks end with it."""
-    cuda = CudaStandIn(tmp_path / "cuda", gpus=2)
-
-    async def main() -> None:
-        machine = Machine(tmp_path / "home", cuda, **options)
-        machine.attempts.settle()
-        try:
-            await run(machine)
-        finally:
-            for job_id in list(machine.jobs):
-                machine.attempts.stop(job_id, Cause.CANCELLED)
-            await until(lambda: not any(machine.inner.attempt(job_id) for job_id in machine.jobs))
-            machine.close()
-
-    asyncio.run(main())
-    return cuda
-
-
-def steps(log: Path) -> list[int]:
-    return [int(line) for line in log.read_text().split()] if log.exists() else []
 
 
 def test_preempted_job_goes_on_with_its_next_step(tmp_path: Path) -> None:
@@ -319,52 +222,3 @@ def test_several_processes_are_suspended_together_or_refused_by_name(tmp_path: P
 
     if several is None:
         assert steps(tmp_path / "a") == steps(tmp_path / "b") == list(range(300))
-
-
-def test_after_a_restart_suspended_jobs_still_make_room(tmp_path: Path) -> None:
-    async def run(machine: Machine) -> None:
-        command = machine.cuda.training(tmp_path / "a", steps=2000, gpu_bytes=6 * GIB)
-        machine.attempts.start(machine.order(command))
-        await until(machine.can_resume)
-        machine.attempts.suspend(JOB)
-        await until(lambda: machine.events(Suspended))
-        machine.close()
-        second = Machine(machine.home, machine.cuda)
-        second.jobs |= machine.jobs
-        second.attempts.find(second.order(command))
-        second.attempts.settle()
-        assert len(machine.cuda.on_gpu()) == 1
-        large = machine.cuda.training(tmp_path / "b", steps=20, gpu_bytes=12 * GIB)
-        second.attempts.start(second.order(large, "2", gpu_bytes=12 * GIB))
-        await until(lambda: second.events(Started))
-        assert len(machine.cuda.on_host()) == 1, "it has left before the other came"
-        second.attempts.stop(JOB, Cause.CANCELLED)
-        await until(lambda: not any(second.inner.attempt(JobId(name)) for name in "12"))
-        second.close()
-        machine.jobs.clear()
-
-    course(tmp_path, run)
-
-
-def test_suspended_jobs_stay_in_gpu_memory_as_long_as_there_is_room(tmp_path: Path) -> None:
-    async def run(machine: Machine) -> None:
-        command = machine.cuda.training(tmp_path / "a", steps=2000, gpu_bytes=6 * GIB)
-        machine.attempts.start(machine.order(command))
-        await until(machine.can_resume)
-        machine.attempts.suspend(JOB)
-        await until(lambda: machine.events(Suspended))
-        assert len(machine.cuda.on_gpu()) == 1, "nothing needs its room yet"
-        for name, gib, stays in (("2", 4, True), ("3", 12, False)):
-            training = machine.cuda.training(tmp_path / name, steps=2000, gpu_bytes=gib * GIB)
-            machine.attempts.start(machine.order(training, name, gpu_bytes=gib * GIB))
-            await until(lambda: any(event.job_id == name for event in machine.events(Started)))  # noqa: B023
-            assert bool(machine.cuda.on_host()) is not stays
-            machine.attempts.stop(JobId(name), Cause.CANCELLED)
-            await until(lambda: machine.inner.attempt(JobId(name)) is None)  # noqa: B023
-        assert machine.attempts.memory.held_bytes >= 6 * GIB
-        machine.attempts.resume(JOB)
-        await until(lambda: machine.events(Resumed))
-        assert len(machine.cuda.on_gpu()) == 1
-        assert machine.attempts.memory.held_bytes == 0
-
-    course(tmp_path, run)

@@ -27,9 +27,15 @@ def test_gandiva_slices_a_device_by_the_quantum() -> None:
 def test_gandiva_pays_for_every_slice() -> None:
     rows = run("gandiva:pack=false", job("a", work=120.0), job("b", work=120.0), costs=Costs(resume_s=1.0))
 
-    # Of each slice of 60 s after the first a second is lost: b does 60 and 59, a twice 59; then b the last one in 2 s,
-    # and a the last two in 3 s.
-    assert ends(rows) == {"b": 240.0 + 2.0, "a": 242.0 + 3.0}
+    # Slices of 60 s, each but the first after a second in which nothing is done.
+    assert ends(rows) == {"b": 60.0 + 61.0 + 61.0, "a": 182.0 + 61.0}
+
+
+def test_gandiva_slices_are_longer_where_switches_cost_more() -> None:
+    rows = run("gandiva:pack=false", job("a", work=250.0), job("b", work=250.0), costs=Costs(resume_s=10.0))
+
+    # After the first slice of 60 s, each switch of 10 s earns a slice of 200 s: a 200, b the other 190, a the last 50.
+    assert ends(rows) == {"b": 60.0 + 210.0 + 200.0, "a": 470.0 + 60.0}
 
 
 def test_gandiva_does_not_slice_a_job_whose_memory_has_no_place_to_go() -> None:

@@ -36,8 +36,7 @@ class TimeSlices:
         self.alone: dict[int, float] = {}
         """Observed speeds of jobs that had their devices to themselves."""
         self._began_s: dict[int, float] = {}
-        """When the present slice began, for jobs that continued alone after a trial; for others it is when they got
-        devices."""
+        """When the present slice began: when a job began to work on its devices, or continued alone after a trial."""
         self._kept: set[Pair] = set()
         self._rejected: set[Pair] = set()
 
@@ -59,8 +58,12 @@ class TimeSlices:
         self._kept = {(one, other) for one, other in memory["kept"]}
         self._rejected = {(one, other) for one, other in memory["apart"]}
 
-    def observe(self, live: LiveJob) -> None:
-        """Record the present speed of a job if it has its devices to itself."""
+    def observe(self, live: LiveJob, now_s: float) -> None:
+        """Record the present speed of a job if it has its devices to itself; its slice begins when it works on them."""
+        if live.is_settled and not _is_off_device(live) and self._began_s.get(live.seq, -math.inf) < live.since_s:
+            self._began_s[live.seq] = began_s = max(now_s, live.work_from_s)
+            if (ordered_s := self._switched_s.pop(live.seq, None)) is not None:
+                self._cost_s[live.seq] = began_s - ordered_s
         if live.is_settled and live.rate > 0 and has_whole_devices(live):
             self.alone[live.seq] = live.rate
 
@@ -102,9 +105,6 @@ class TimeSlices:
 
     def _slice_s(self, running: list[LiveJob]) -> float:
         """Return the length of the present slice: the quantum, or more if the switch to it took long."""
-        for live in running:
-            if (ordered_s := self._switched_s.pop(live.seq, None)) is not None:
-                self._cost_s[live.seq] = max(live.since_s - ordered_s, 0.0)
         cost_s = max(self._cost_s.get(live.seq, 0.0) for live in running)
         return max(self._quantum_s, cost_s / self._switching)
 

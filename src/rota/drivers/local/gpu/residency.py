@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement, device_indexes
 from rota.drivers.local.attempt import Attempt
+from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.task_runner.nvml import Nvml, find_nvml
 
 log = logging.getLogger("rota.drivers.local")
@@ -55,6 +56,22 @@ def who_leaves(free_bytes: int | None, need_bytes: int | None, residents: dict[J
         leaving.append(job_id)
         free_bytes = None if free_bytes is None else free_bytes + residents[job_id]
     return leaving
+
+
+def needs_room(attempt: Attempt) -> bool:
+    """Return whether a suspended attempt will need GPU memory that it does not hold: it is on the host, or it was
+    suspended before it opened its GPUs."""
+    return any(task.is_on_host or not (task.swap_bytes or task.swap_refused) for task in attempt.tasks)
+
+
+def asked_bytes(order: LaunchOrder) -> int | None:
+    """Return the GPU memory that a job asked for; None where that is not known.
+
+    Nor is it for one that has failed: it may have been for want of memory.
+    """
+    if order.failures:
+        return None
+    return max((order.job.roles[slot.role].device_memory_bytes for slot in order.placement), default=0) or None
 
 
 class Residency:
@@ -113,6 +130,11 @@ class Residency:
         """Let a job come at once, if it waits: it is to be stopped."""
         if job_id in self._waiting:
             self._waiting.pop(job_id)[1]()
+
+    def crowds(self, attempt: Attempt) -> bool:
+        """Return whether jobs that are suspended hold memory of an attempt's GPUs."""
+        devices = {index for slot in attempt.placement for index in device_indexes(slot.devices)}
+        return bool(self._residents(attempt.job.id, devices))
 
     def _residents(self, but: JobId, devices: set[int]) -> dict[JobId, int]:
         """Return the suspended jobs that still hold memory of some GPUs, and how much."""

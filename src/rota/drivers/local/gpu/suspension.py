@@ -47,7 +47,7 @@ from rota.drivers.local.gpu.held_attempts import (
 )
 from rota.drivers.local.gpu.host_memory import HostMemory
 from rota.drivers.local.gpu.offers import SuspensionOffers
-from rota.drivers.local.gpu.residency import FreeOnGpus, GpuRoom, Residency
+from rota.drivers.local.gpu.residency import FreeOnGpus, GpuRoom, Residency, asked_bytes, needs_room
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.settings import Settings
 from rota.store.run_folder import attempt_folder
@@ -107,6 +107,8 @@ class SuspendingAttempts:
     def noticed(self, attempt: Attempt) -> None:
         """Take note of how much GPU memory an attempt holds that the driver can suspend."""
         job_id = attempt.job.id
+        if attempt.all_ended:
+            attempt.crowded = self._residency.crowds(attempt)
         if attempt.launch.checkpoint or attempt.job.elastic is not None or len(attempt.tasks) != 1:
             return
         if attempt.tasks[0].has_ended:  # its memory is gone, and so is it
@@ -189,12 +191,10 @@ class SuspendingAttempts:
             self._inner.find(replace(order, placement=before))
             self._gpu_bytes[job_id] = self._bytes_of(job_id)
         else:
-            roles = order.job.roles
-            need = max(roles[slot.role].device_memory_bytes for slot in order.placement) if order.placement else 0
             if folder.exists():
                 self._inner.start(order)
             else:
-                self._residency.come(job_id, order.placement, need or None, lambda: self._inner.start(order))
+                self._residency.come(job_id, order.placement, asked_bytes(order), lambda: self._inner.start(order))
             return
         self._coming[job_id] = order
         self._go_on(job_id, before, order.placement)
@@ -256,12 +256,11 @@ class SuspendingAttempts:
 
     def resume(self, job_id: JobId) -> None:
         """Resume a job, once there is room for its memory."""
-        attempt = self._inner.attempt(job_id)
-        if attempt is None or not attempt.tasks[0].is_on_host:
-            self._inner.resume(job_id)
+        attempt, come = self._inner.attempt(job_id), partial(self._inner.resume, job_id)
+        if attempt is None or not needs_room(attempt):
+            come()
             return
-        need, come = self._gpu_bytes.get(job_id) or None, partial(self._inner.resume, job_id)
-        self._residency.come(job_id, attempt.placement, need, come)
+        self._residency.come(job_id, attempt.placement, self._gpu_bytes.get(job_id) or None, come)
 
     def stop(self, job_id: JobId, cause: Cause) -> None:
         """Stop a job; one that could not save is suspended, if the engine counts on that."""

@@ -104,7 +104,7 @@ class Gandiva:
         follow(changes, self._waiting, self._hold, self._slices.forget)
         for live in changes.started:
             self._hold(live)
-            self._slices.observe(live)
+            self._slices.observe(live, now_s)
             devices = self._groups.devices_of(live)
             if devices:
                 self._due_s[devices] = self.wakeup_s = now_s
