@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
+
+import forked
 
 Rota = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -15,12 +16,6 @@ def rota() -> Rota:
     """Runs `rota` as a process of its own, as a shell would."""
 
     def call(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", "from rota.cli.main import run; run()", *args],
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        return forked.run(args, env=os.environ | environment)
 
     return call

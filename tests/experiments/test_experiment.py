@@ -139,6 +139,7 @@ def test_a_changed_option_gives_new_rows(folder: Path, capsys: pytest.CaptureFix
         pytest.param(["study.yaml", "--load", "1", "--load", "1"], "load 1.0 is given twice", id="twice"),
         pytest.param(["study.yaml", "--seed", "1", "--seeds", "2"], "give one of them", id="seeds"),
         pytest.param(["study.yaml", "--warm-up", "soon"], "is neither jobs nor time", id="window"),
+        pytest.param(["study.yaml", "--warm-up", "20"], "write 20 jobs, 20% or 20s", id="bare window"),
         pytest.param(["study.yaml", "--option", "seed=3"], "write `seeds:` at the top level", id="grid option"),
         pytest.param(["study.yaml", "--option", "restart=3"], "unknown field restart", id="option"),
         pytest.param(["study.yaml", "--metric", "jct"], "unknown metric 'jct'", id="metric"),
@@ -163,3 +164,57 @@ def test_folder_with_other_files_is_refused(folder: Path, capsys: pytest.Capture
     assert status(["experiment", "study.yaml", "--out", "mine"]) == 2
 
     assert "it holds other files" in capsys.readouterr().err
+
+
+def _trace(folder: Path, jobs: int) -> None:
+    lines = [f"{number},{number * 40},{100 + 37 * number % 900},1" for number in range(jobs)]
+    (folder / "mine.csv").write_text("\n".join(["id,submit_s,work,gpus", *lines]) + "\n")
+
+
+@pytest.mark.slow
+def test_seeds_that_change_nothing_are_no_evidence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _trace(folder, 60)
+    command = ["experiment", "--trace", "mine.csv", "--cluster", "gpu=4/4", "--policy", "fifo", "--policy", "srtf"]
+
+    assert status([*command, "--seeds", "8", "--metric", "avg_jct_s", "--out", "whole"]) == 0
+
+    told = capsys.readouterr()
+    assert "1 of 1" in told.out
+    assert "8 of 8" not in told.out
+    assert "seeds have no effect on mine.csv: 7 repetitions" in told.out + told.err
+
+
+@pytest.mark.slow
+def test_windows_that_overlap_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _trace(folder, 60)
+    command = ["experiment", "--trace", "mine.csv", "--cluster", "gpu=4/4", "--policy", "fifo", "--seeds", "3"]
+
+    for jobs, overlap in (("25", True), ("15", False)):
+        assert status([*command, "--jobs", jobs, "--metric", "avg_jct_s", "--out", f"of{jobs}"]) == 0
+        told = capsys.readouterr()
+        assert (f"3 windows of {jobs} jobs overlap in mine.csv with 60" in told.out + told.err) is overlap
+
+
+@pytest.mark.slow
+def test_own_metric_is_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _trace(folder, 20)
+    (folder / "own.py").write_text("def longest_run(history):\n    return max(row.run_s for row in history.jobs)\n")
+    command = ["experiment", "--trace", "mine.csv", "--cluster", "gpu=4/4", "--policy", "fifo", "--out", "own"]
+
+    assert status([*command, "--metric", "own.py:longest_run"]) == 0
+
+    assert "longest run" in capsys.readouterr().out
+    assert "longest run" in (folder / "own" / "tables.md").read_text()
+
+
+@pytest.mark.slow
+def test_run_whose_jobs_are_damaged_is_run_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["experiment", "study.yaml"]) == 0
+    before = _figures(folder)
+    first = sorted((folder / "study-results" / "jobs").iterdir())[0]
+    first.write_bytes(first.read_bytes()[:100])
+
+    assert status(["experiment", "study.yaml", "--metric", "p99_jct_s"]) == 0
+
+    assert _figures(folder) == before
+    assert "Traceback" not in capsys.readouterr().err

@@ -110,13 +110,13 @@ def test_empty_window_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("text", "trim"),
-    [("200 jobs", Trim(jobs=200)), ("10%", Trim(fraction=0.1)), ("2h", Trim(seconds=7200.0)), (90, Trim(seconds=90.0))],
+    [("200 jobs", Trim(jobs=200)), ("10%", Trim(fraction=0.1)), ("2h", Trim(seconds=7200.0)), (0, Trim())],
 )
 def test_amounts_that_are_left_out_are_read(text: object, trim: Trim) -> None:
     assert parse_trim(text) == trim
 
 
-@pytest.mark.parametrize("text", ["many", "100%", "-5 jobs"])
+@pytest.mark.parametrize("text", ["many", "100%", "-5 jobs", "90", "0.1"])
 def test_amount_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(RotaError):
         parse_trim(text)

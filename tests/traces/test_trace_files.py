@@ -24,7 +24,7 @@ from traces.trace_samples import (
 
 ALL = (
     "rota, philly, philly-json, gavel, pai2020, pai2020-raw, tiresias, blox, alibaba2023, helios, slurm, journal, "
-    "or its columns: `rota trace convert IN OUT --columns submit=...,duration=...,gpus=...`"
+    "or its columns: --columns submit=...,duration=...,gpus=..."
 )
 
 
@@ -200,3 +200,15 @@ def test_damaged_file_is_read_or_refused_in_one_line(
         told = str(error)
     assert str(path) in told
     assert "\n" not in told
+
+
+def test_columns_of_any_csv_are_its_format(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("ts,run_time,n\n0,100,1\n5,50,2\n")
+
+    workload = read_trace(path, format="submit=ts,duration=run_time,gpus=n")
+
+    assert [(each.submit_s, each.job.work, each.job.gpu_milli) for each in workload.submissions] == [
+        (0.0, 100.0, 1000),
+        (5.0, 50.0, 2000),
+    ]

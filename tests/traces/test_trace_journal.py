@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from builders import cluster, job, node
+from builders import cluster, job, node, on
 from rota.core.errors import RotaError
-from rota.core.messages.decisions import Cause, Stop
+from rota.core.messages.decisions import Cause, Start, Stop
 from rota.core.messages.events import (
     CheckpointChanged,
     End,
@@ -59,6 +59,22 @@ def test_price_of_a_suspension_comes_from_the_journal(tmp_path: Path) -> None:
 
     (found,) = read_trace(tmp_path / "journal.jsonl").submissions
     assert found.job.checkpoint == price
+
+
+def test_what_suspensions_took_counts_more_than_their_price(tmp_path: Path) -> None:
+    a, price = JobId("a"), Checkpoint(interval_s=0.0, grace_s=4.0, suspend_s=4.0, resume_s=2.0)
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="any", cluster=cluster(node("n1"))))
+    with JournalWriter(tmp_path / "journal.jsonl", header) as journal:
+        journal.append(0.0, [JobArrived(job("a"))], [Start(a, on("n1", 1))], [])
+        journal.append(1.0, [Started(a, 1.0, 1.0), CheckpointChanged(a, job("a", checkpoint=price))], [], [])
+        for order_s, stop_s in ((10.0, 12.0), (30.0, 33.0)):
+            journal.append(order_s, [], [Stop(a, Cause.PREEMPTED)], [])
+            journal.append(stop_s, [Stopped(a, order_s)], [Start(a, on("n1", 1))], [])
+            journal.append(stop_s + 1.0, [Started(a, 1.0, stop_s + 1.5)], [], [])
+        journal.append(60.0, [JobEnded(a, End.SUCCEEDED, 50.0)], [], [])
+
+    (found,) = read_trace(tmp_path / "journal.jsonl").submissions
+    assert found.job.checkpoint == Checkpoint(interval_s=0.0, grace_s=4.0, suspend_s=2.5, resume_s=1.5)
 
 
 def test_broken_step_is_told_with_its_line(tmp_path: Path) -> None:

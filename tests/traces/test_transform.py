@@ -68,6 +68,11 @@ def test_slice_begins_at_time_0() -> None:
     assert _apply("time=120..300").submissions[0].submit_s == 0.0
 
 
+def test_range_from_the_larger_to_the_smaller_is_refused() -> None:
+    with pytest.raises(RotaError, match="write the smaller one first"):
+        _apply("clip=500..200")
+
+
 def test_run_times_are_clipped() -> None:
     works = [each.job.work for each in _apply("clip=200..500").submissions]
 

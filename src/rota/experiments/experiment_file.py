@@ -24,6 +24,7 @@ from rota.scenario.experiment import PLAIN
 _OF_THE_GRID = ("policy", "trace", "cluster", "seed", "jobs")
 """Options of `rota sim` that an experiment has fields of its own for."""
 _JOBS = re.compile(r"(\d+)\s*jobs?", re.ASCII)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
 
 
@@ -36,6 +37,8 @@ def parse_trim(value: object) -> Trim:
         return Trim(jobs=int(found[1]))
     if found := _PERCENT.fullmatch(text):
         return Trim(fraction=float(found[1]) / 100)
+    if _NUMBER.fullmatch(text) and float(text):
+        raise RotaError(f"{text} of what is not said; write {text} jobs, {text}% or {text}s")
     try:
         return Trim(seconds=parse_duration(value))
     except NotAQuantity:

@@ -29,6 +29,10 @@ LOCK = ".lock"
 _FOREIGN = "it holds other files; name a new folder with --out"
 
 
+_END = b"PAR1"
+"""The last bytes of a Parquet file."""
+
+
 class ResultsFolder:
     """An open folder of results; one process at a time has it open."""
 
@@ -87,7 +91,7 @@ class ResultsFolder:
                 raise RotaError(
                     f"{file}:{number}: it is not a row of results; remove the line, or use a new --out"
                 ) from None
-            if (self.path / JOBS / f"{key}.parquet").exists():
+            if _is_whole(self.path / JOBS / f"{key}.parquet"):
                 self._rows[key] = row
 
     def write_parquet(self, keys: Sequence[str], provenance: Mapping[str, Any]) -> polars.DataFrame:
@@ -125,6 +129,16 @@ def open_results(path: Path) -> Iterator[ResultsFolder]:
         folder = ResultsFolder(path)
         folder.read()
         yield folder
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a Parquet file is there and has an end."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-len(_END), os.SEEK_END)
+            return file.read() == _END
+    except OSError:  # it is not there, or shorter than that
+        return False
 
 
 def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:

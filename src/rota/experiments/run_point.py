@@ -16,7 +16,7 @@ from rota.drivers.simulator.load import LoadedScenario, load
 from rota.drivers.simulator.notes import RunNote, outcome_notes, scenario_notes
 from rota.drivers.simulator.study import simulate
 from rota.experiments.points import GridPoint, GridSetting
-from rota.experiments.workloads import workload_of
+from rota.experiments.workloads import jobs_in_file, workload_of
 from rota.files.cluster import read_cluster
 from rota.files.scenario_file import scenario_from
 from rota.report.measured_run import MeasuredRun, measured_run
@@ -44,7 +44,7 @@ def run_point(experiment: Experiment, point: GridPoint) -> PointResult:
     begun = time.perf_counter()
     base = _identity(experiment, point)
     try:
-        loaded, notes = _loaded(_Frozen(experiment), point.setting)
+        loaded, notes, in_file = _loaded(_Frozen(experiment), point.setting)
         timeline = Timeline(loaded.setting.cluster)
         result = simulate(loaded.workload, point.policy, loaded.setting, journal=timeline)
         measured = measured_run(result.history, timeline, loaded.setting.cluster, experiment.window)
@@ -58,6 +58,7 @@ def run_point(experiment: Experiment, point: GridPoint) -> PointResult:
         **measure_named(measured),
         **own,
         **_window_columns(measured),
+        "jobs_in_file": in_file,
         "left_out": loaded.left_out + loaded.workload.left_out + loaded.workload.skipped,
         "notes": json.dumps([[note.code, note.text] for note in told]),
         "is_caveat": any(note.is_caveat for note in told),
@@ -114,8 +115,8 @@ class _Frozen:
 
 
 @lru_cache(maxsize=2)
-def _loaded(frozen: _Frozen, setting: GridSetting) -> tuple[LoadedScenario, tuple[RunNote, ...]]:
-    """The scenario of a setting, read and checked once for all of its policies."""
+def _loaded(frozen: _Frozen, setting: GridSetting) -> tuple[LoadedScenario, tuple[RunNote, ...], int | None]:
+    """The scenario of a setting, read and checked once for all of its policies; its notes; the jobs of its file."""
     experiment = frozen.experiment
     options = {**experiment.options, **experiment.variants[setting.variant]}
     scenario = replace(
@@ -135,7 +136,8 @@ def _loaded(frozen: _Frozen, setting: GridSetting) -> tuple[LoadedScenario, tupl
         skip_bad_lines=scenario.skip_bad_lines,
     )
     loaded = load(replace(scenario, trace=setting.trace), workload)
-    return loaded, tuple(note for note in scenario_notes(loaded) if note.code != "seed-without-effect")
+    notes = tuple(note for note in scenario_notes(loaded) if note.code != "seed-without-effect")
+    return loaded, notes, jobs_in_file(setting.trace, scenario.format, scenario.skip_bad_lines)
 
 
 def _cluster(spec: str) -> Cluster:

@@ -22,12 +22,15 @@ from rota.experiments.statistics import (
     paired,
     tail_interval,
 )
-from rota.report.named_metrics import USUAL, Direction, NamedMetric, find_metrics
+from rota.report.named_metrics import USUAL, Direction, MetricUnit, NamedMetric, find_metrics
+from rota.report.user_metrics import user_metrics
 from rota.scenario import Experiment
 
 if TYPE_CHECKING:
     import polars
 
+_DECIDED = ("avg_jct_s", "makespan_s", "avg_wait_s", "preemptions", "events", "jobs")
+"""By what runs are told apart: figures that no two different workloads or decisions have in common."""
 GROUP = ("trace", "cluster", "variant", "load")
 """What the rows of one mean share, beside the policy; they differ in their seed."""
 
@@ -65,8 +68,8 @@ class ExperimentSummary:
 
 def summarise(experiment: Experiment, table: polars.DataFrame, out: Path) -> ExperimentSummary:
     """The summary of an experiment's rows; `out` holds the jobs of its runs."""
-    metrics = find_metrics(experiment.metrics or USUAL)
-    records = table.to_dicts()
+    metrics = (*find_metrics(experiment.metrics or USUAL), *_own_metrics(experiment))
+    records, repeated = _distinct(table.to_dicts())
     rows = _rows(experiment, metrics, records, out)
     overall = {metric.name: _overall(experiment, metric.name, records) for metric in metrics}
     return ExperimentSummary(
@@ -79,9 +82,74 @@ def summarise(experiment: Experiment, table: polars.DataFrame, out: Path) -> Exp
             name: dict(zip(found, holm([pair.p_value for pair in found.values()]), strict=True))
             for name, found in overall.items()
         },
-        notes=_notes(experiment, records),
-        runs=len(records),
+        notes=(*repeated, *_overlaps(experiment, records), *_notes(experiment, records)),
+        runs=table.height,
     )
+
+
+def _own_metrics(experiment: Experiment) -> tuple[NamedMetric, ...]:
+    """The user's own metrics, as columns of the rows."""
+    return tuple(
+        NamedMetric(
+            name=metric.name,
+            title=metric.name.replace("_", " "),
+            formula=f"by {metric.name} of the user",
+            unit=MetricUnit.RATIO,
+            better=Direction.NONE,
+            of=lambda run: None,
+        )
+        for metric in user_metrics(experiment.own_metrics)
+    )
+
+
+Note = tuple[str, tuple[str, ...]]
+
+
+def _distinct(records: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[Note]]:
+    """The runs without those of seeds that changed nothing, and a sentence about these.
+
+    A trace file that is used whole is the same for every seed: its runs are one, and not evidence of anything.
+    """
+    runs: dict[tuple[Any, ...], dict[int, list[Mapping[str, Any]]]] = {}
+    for record in records:
+        group = tuple(record[name] for name in GROUP)
+        runs.setdefault(group, {}).setdefault(record["seed"], []).append(record)
+    found: list[Mapping[str, Any]] = []
+    repeated: dict[str, int] = {}
+    for (trace, *_), by_seed in runs.items():
+        seen: set[tuple[Any, ...]] = set()
+        for of_seed in by_seed.values():
+            same = tuple(sorted((run["policy"], *(run[name] for name in _DECIDED)) for run in of_seed))
+            if same in seen:
+                repeated[trace] = repeated.get(trace, 0) + 1
+            else:
+                seen.add(same)
+                found += of_seed
+    return found, [
+        (
+            f"seeds have no effect on {trace}: {count:,} repetitions with equal figures are left out of means and "
+            "comparisons; for several workloads choose windows with `jobs`, or a generated trace",
+            (),
+        )
+        for trace, count in repeated.items()
+    ]
+
+
+def _overlaps(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> list[Note]:
+    """A sentence about the windows of each trace file that can't but overlap."""
+    seeds: dict[tuple[str, int], set[int]] = {}
+    for record in records:
+        if experiment.jobs is not None and record.get("jobs_in_file"):
+            seeds.setdefault((record["trace"], record["jobs_in_file"]), set()).add(record["seed"])
+    return [
+        (
+            f"{len(each)} windows of {experiment.jobs:,} jobs overlap in {trace} with {total:,}: their runs are not "
+            "independent, and intervals and p-values are too small",
+            (),
+        )
+        for (trace, total), each in seeds.items()
+        if experiment.jobs is not None and experiment.jobs < total < len(each) * experiment.jobs
+    ]
 
 
 def _rows(

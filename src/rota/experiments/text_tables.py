@@ -128,6 +128,11 @@ def _best(metric: NamedMetric, rows: Sequence[PolicySummary]) -> int | None:
     return (min if metric.better is Direction.LOW else max)(known)[1]
 
 
+def _starred(summary: ExperimentSummary, policy: str) -> str:
+    """The policy, with an asterisk if its figures on some workload are not comparable without a caveat."""
+    return policy + (CAVEAT if any(row.has_caveat for row in summary.rows if row.policy == policy) else "")
+
+
 def differences(summary: ExperimentSummary) -> TextTable:
     """Each policy against the baseline over all workloads and seeds, pair by pair."""
     rows = []
@@ -137,7 +142,7 @@ def differences(summary: ExperimentSummary) -> TextTable:
             scale, unit = scale_of(metric, [pair.difference])
             rows.append(
                 (
-                    policy,
+                    _starred(summary, policy),
                     metric.title,
                     "-" if pair.ratio is None else shown(pair.ratio, 1.0),
                     f"{shown(pair.difference, scale)} {unit}".strip(),
@@ -157,7 +162,11 @@ def rank_table(summary: ExperimentSummary) -> TextTable:
         critical = "" if ranks.critical_difference is None else f" (CD {ranks.critical_difference:.2f})"
         heads.append(f"{metric.title}{critical}")
     rows = [
-        (policy, str(next(iter(found.values())).blocks), *(f"{ranks.ranks[policy]:.2f}" for ranks in found.values()))
+        (
+            _starred(summary, policy),
+            str(next(iter(found.values())).blocks),
+            *(f"{ranks.ranks[policy]:.2f}" for ranks in found.values()),
+        )
         for policy in summary.experiment.policies
         if found
     ]

@@ -85,6 +85,6 @@ def _shares(trace: str) -> dict[str, float]:
     return shares
 
 
-def seed_has_effect(trace: str, jobs: int | None, total: int | None) -> bool:
-    """Whether another seed gives another workload: always for generated ones, else if there is a window to choose."""
-    return is_generated(trace) or (jobs is not None and total is not None and jobs < total)
+def jobs_in_file(trace: str, format: str | None, skip_bad_lines: bool) -> int | None:
+    """How many jobs a trace file has, from which windows are chosen; None for a generated workload."""
+    return None if is_generated(trace) else len(_read(trace, format, skip_bad_lines).submissions)

@@ -165,8 +165,12 @@ def _met_deadline(row: JobRow) -> bool:
 
 
 def quantile(ordered: Sequence[float], q: float) -> float | None:
-    """The value at position int(q * n) of sorted values."""
-    return ordered[int(q * len(ordered))] if ordered else None
+    """The quantile of sorted values as NumPy has it, between the two nearest; None of no values."""
+    if not ordered:
+        return None
+    low, part = divmod(q * (len(ordered) - 1), 1.0)
+    here = ordered[int(low)]
+    return here + (ordered[min(int(low) + 1, len(ordered) - 1)] - here) * part
 
 
 def jain(values: Floats) -> float | None:

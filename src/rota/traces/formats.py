@@ -22,6 +22,7 @@ from rota.traces.readers import (
     slurm,
     tiresias,
 )
+from rota.traces.readers.any_csv import parse_columns, read_columns
 from rota.traces.readers.user import READERS, read_with
 from rota.traces.source import TraceSource, open_source
 from rota.traces.table import names_in
@@ -120,8 +121,11 @@ FORMATS: Mapping[str, TraceFormat] = {entry.name: entry for entry in _ALL}
 def read_trace(path: Path, *, format: str | None = None, skip_bad_lines: bool = False) -> Workload:
     """Read a trace; the format is recognised by the file's content unless it is named, or `FILE.py:FUNCTION` reads it.
 
-    A wrong line raises `RotaError` as `FILE:LINE: reason`; with `skip_bad_lines` it is counted instead.
+    As the format of any other CSV, its columns may be named: `submit=ts,duration=run_time,gpus=n`. A wrong line raises
+    `RotaError` as `FILE:LINE: reason`; with `skip_bad_lines` it is counted instead.
     """
+    if format is not None and "=" in format and ".py" not in format:
+        return read_columns(path, parse_columns(format), skip_bad_lines=skip_bad_lines)
     reader = None
     if format is not None and format not in FORMATS:
         reader = find_plugin(READERS, format)
@@ -142,7 +146,7 @@ def detect(source: TraceSource) -> TraceFormat:
             return entry
     raise RotaError(
         f"{source.path}: the trace format is not recognised{_nearest(source)}; name it with --format, one of "
-        f"{', '.join(FORMATS)}, or its columns: `rota trace convert IN OUT --columns submit=...,duration=...,gpus=...`"
+        f"{', '.join(FORMATS)}, or its columns: --columns submit=...,duration=...,gpus=..."
     )
 
 

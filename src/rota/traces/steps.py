@@ -56,7 +56,10 @@ def _range(name: str, text: str, read: Duration) -> tuple[float, float]:
     low, dots, high = text.partition("..")
     if not dots:
         raise RotaError(f"{name}={text}: write a range, such as {name}=1..8; either end may be left out")
-    return read(low) if low else -math.inf, read(high) if high else math.inf
+    found = read(low) if low else -math.inf, read(high) if high else math.inf
+    if found[0] > found[1]:
+        raise RotaError(f"{name}={text}: {low} is more than {high}; write the smaller one first")
+    return found
 
 
 def _load(workload: Workload, text: str, context: StepContext) -> Workload:

@@ -55,7 +55,8 @@ def experiment(**given: Any) -> int:
         **_metrics(options.metric or []),
     }
     named = {name: value for name, value in fields.items() if value}
-    defined = _defined(options.file, named, _options(options.option or []))
+    given = _options([*(options.option or []), *([f"format={options.columns}"] if options.columns else [])])
+    defined = _defined(options.file, named, given)
     folder = options.out or Path(f"{defined.name}-results")
     return _run(defined, folder, options.processes, with_figures=options.figures, output=options.output)
 

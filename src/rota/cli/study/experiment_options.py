@@ -22,6 +22,13 @@ class ExperimentOptions:
         list[str] | None,
         typer.Option(help="A trace file or a kind of generated workload; may be repeated.", metavar="FILE|KIND"),
     ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="The columns of traces in no known format: submit=COLUMN,duration=COLUMN,gpus=COLUMN and more.",
+            metavar="NAME=COLUMN,...",
+        ),
+    ] = None
     cluster: Annotated[list[str] | None, typer.Option(help="A cluster; may be repeated.", metavar="SPEC")] = None
     load: Annotated[
         list[float] | None,

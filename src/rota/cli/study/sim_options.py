@@ -52,6 +52,14 @@ class SimOptions:
     format: Annotated[
         str | None, _option("The trace's format, or FILE.py:FUNCTION that reads it; recognised if not given.")
     ] = None
+    columns: Annotated[
+        str | None,
+        _option(
+            "The columns of any other CSV: submit=COLUMN,duration=COLUMN,gpus=COLUMN and more, as `rota trace convert` "
+            "takes them.",
+            "NAME=COLUMN,...",
+        ),
+    ] = None
     cluster: Annotated[
         str | None, _option("A cluster file, or TYPE=GPUS/PER_NODE,... such as v100=8/4,k80=24/4.", "SPEC")
     ] = None
@@ -167,8 +175,8 @@ class SimOptions:
     output: OutputOption = OutputFormat.TABLE
 
 
-OUTPUTS = frozenset({"scenario", "metric", "out", "figures", "replay", "output"})
-"""Options that are no part of the scenario."""
+OUTPUTS = frozenset({"scenario", "columns", "metric", "out", "figures", "replay", "output"})
+"""Options that are no fields of the scenario."""
 _FACTORS = ("spread", "neighbours", "type_speed")
 
 
@@ -194,6 +202,13 @@ def on_command_line(ctx: typer.Context) -> list[str]:
 def given_options(ctx: typer.Context) -> dict[str, object]:
     """The scenario's options that are on the command line, with factors parsed."""
     given = {name: ctx.params[name] for name in on_command_line(ctx) if name not in OUTPUTS}
+    if (columns := ctx.params.get("columns")) is not None:
+        if "format" in given:
+            raise RotaError(
+                f"--columns names the columns of any CSV, and --format {given['format']} is a known form; "
+                "give one of them"
+            )
+        given["format"] = columns
     for name in _FACTORS:
         if name in given:
             given[name] = _factors(name, given[name])

@@ -170,6 +170,8 @@ def transform_command(
         return
     if source is None or target is None or not steps:
         raise RotaError("state IN, OUT and at least one step, such as load=0.9; --steps lists them")
+    if target.exists() and target.samefile(source):
+        raise RotaError(f"{target} is both IN and OUT, and would be lost; write to another file")
     context = StepContext(
         seconds=_seconds, read=lambda path: read_trace(path, skip_bad_lines=skip_bad_lines), devices=gpus, seed=seed
     )

@@ -6,7 +6,8 @@ The answer to "what would another policy have done": the jobs of a live manager,
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 from rota.core.codec.values import decode_cluster, decode_event, decode_job
@@ -40,6 +41,11 @@ class _Course:
     """Work per second since then."""
     outcome: Outcome | None = None
     work_s: float = 0.0
+    ordered_s: float | None = None
+    """When it was last ordered to start or to stop, until that is answered."""
+    suspensions_s: list[float] = field(default_factory=list)
+    """How long it took to suspend it in place of a stop, each time."""
+    resumptions_s: list[float] = field(default_factory=list)
 
     def ran(self, until_s: float) -> float:
         """Work done by now."""
@@ -52,6 +58,26 @@ class _Course:
     def goes_on(self, now_s: float, work: float) -> None:
         """Count what it has done by now: as the journal has it, or by its own time."""
         self.kept_s = self.ran(now_s) if self.job.elastic is None else work
+
+    def answers(self, now_s: float, taken_s: list[float]) -> None:
+        """Take note of how long an order took, if it was one to suspend or to resume in place of a stop or a start."""
+        if self.ordered_s is not None and _is_suspended(self.job):
+            taken_s.append(max(now_s - self.ordered_s, 0.0))
+        self.ordered_s = None
+
+    def with_prices(self) -> Job:
+        """Return the job with what its suspensions and resumptions took, where there were any."""
+        checkpoint = self.job.checkpoint
+        if checkpoint is None or not self.suspensions_s:
+            return self.job
+        suspend_s = fmean(self.suspensions_s)
+        resume_s = fmean(self.resumptions_s) if self.resumptions_s else checkpoint.resume_s
+        return replace(self.job, checkpoint=replace(checkpoint, suspend_s=suspend_s, resume_s=resume_s))
+
+
+def _is_suspended(job: Job) -> bool:
+    """Return whether a job is suspended in place of a stop."""
+    return job.checkpoint is not None and job.checkpoint.resume_s is not None and job.checkpoint.interval_s == 0
 
 
 def detects(source: TraceSource) -> bool:
@@ -88,7 +114,7 @@ def read(source: TraceSource) -> Workload:
 
 
 def _submission(course: _Course, first_s: float) -> Submission:
-    job = replace(course.job, work=course.work_s, depends_on=(), deadline_s=None, time_limit_s=None)
+    job = replace(course.with_prices(), work=course.work_s, depends_on=(), deadline_s=None, time_limit_s=None)
     return Submission(job=job, submit_s=course.submit_s - first_s, outcome=course.outcome or Outcome.SUCCEEDED)
 
 
@@ -113,8 +139,11 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
             continue
         match event:
             case ev.Started(rate=rate, work_from_s=from_s):
+                if course.suspensions_s:
+                    course.answers(max(now_s, from_s), course.resumptions_s)
                 course.runs(max(now_s, from_s), rate)
             case ev.Stopped(work=kept_s) | ev.Interrupted(work=kept_s):
+                course.answers(now_s, course.suspensions_s)
                 course.work_s = course.ran(now_s)
                 course.kept_s, course.since_s = kept_s, None
             case (
@@ -144,3 +173,6 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
                 course.work_s = course.ran(now_s)
             case _:
                 pass
+    for order in value.get("out", ()):
+        if order["order"] in ("start", "stop") and (ordered := courses.get(order["job_id"])) is not None:
+            ordered.ordered_s = now_s
