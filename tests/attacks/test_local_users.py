@@ -14,8 +14,9 @@ from typing import cast
 
 import pytest
 
+import forked
 from attacks.session_calls import TimedStream, ask, ask_from, client_at, post_form
-from managers import ROTA, Manager, eventually
+from managers import Manager, eventually
 from rota.api.access import Access
 from rota.api.identity.attempts import (
     MAX_BY_BOTH,
@@ -38,14 +39,7 @@ PASSWORD = "correct horse battery"
 
 def users(manager: Manager, *args: str, password: str = "") -> subprocess.CompletedProcess[str]:
     """Run `rota users` on the manager's machine."""
-    return subprocess.run(
-        [*ROTA, "users", *args],
-        env=manager.env,
-        input=password,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return forked.run(["users", *args], env=manager.env, input=password)
 
 
 def put_user(manager: Manager, name: str, role: str = "member", password: str = PASSWORD) -> None:
@@ -74,14 +68,8 @@ def test_user_is_added_logs_in_and_is_removed_by_commands(manager: Manager) -> N
     added = users(manager, "add", "lin", "--tenant", "vision", "--password-stdin", password=f"{PASSWORD}\n")
     assert added.returncode == 0, added.stderr
     assert users(manager, "list", "-o", "csv").stdout.splitlines()[-1].startswith("lin,member,")
-    told = subprocess.run(
-        [*ROTA, "login", "--user", "lin", "--password-stdin", "--server", manager.client.url],
-        env=manager.env,
-        input=f"{PASSWORD}\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    login = ["login", "--user", "lin", "--password-stdin", "--server", manager.client.url]
+    told = forked.run(login, env=manager.env, input=f"{PASSWORD}\n")
     assert told.stdout == f"logged in to {manager.client.url} as lin (member; tenants: vision)\n"
     assert "lin" in manager.rota("whoami").stdout
     assert users(manager, "remove", "lin").returncode == 0

@@ -141,7 +141,8 @@ def test_counters_are_of_28_days_and_kept_over_a_restart(tmp_path: Path) -> None
 def test_node_that_drains_and_is_bad_then_has_failed_once(tmp_path: Path, told: list[Event]) -> None:
     watch = HealthWatch.__new__(HealthWatch)  # the part that counts, without a manager
     watch._rate = FailureRate(prior=10.0)
-    control: Any = SimpleNamespace()
+    control: Any = SimpleNamespace(state=SimpleNamespace(inventory=SimpleNamespace(nodes=[])))
+    watch._control, watch._counted_s = control, 0.0
     watch._intervals = ToldIntervals(control, watch._rate, tmp_path)
     watch.counts = NodeCounts(tmp_path, lambda: 5.0)
     nodes = NodeWatch(State(cluster(node("n1"))), tmp_path, told.append, alert=watch._changed)

@@ -1,4 +1,4 @@
-"""Batches on their way to the database when the loop is cancelled."""
+"""Batches on their way to the database when the loop is cancelled or the file is taken away."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
-from rota.live.loop.storage import Storage
+from rota.live.loop.storage import CantStore, Storage
 from rota.store.database import open_database
 from rota.store.records import Records, WriteBatch
 
@@ -35,4 +36,35 @@ def test_cancelled_write_leaves_no_lock_behind(tmp_path: Path, batches: int) -> 
 
     asyncio.run(cancelled_while_the_writer_is_busy())
     assert records.begin_segment({"policy": "las"}) == batches
+    records.close()
+
+
+def test_file_that_was_replaced_is_called_so_even_if_a_reader_sees_it_first(tmp_path: Path) -> None:
+    """A new connection makes an empty file in place of the one that is gone, in which no table is."""
+    path = tmp_path / "rota.db"
+    engine = open_database(path)
+    records = Records(engine)
+    records.begin_segment({"policy": "fifo"})
+    storage = Storage(records)
+    path.rename(tmp_path / "elsewhere.db")
+    engine.dispose()
+    with pytest.raises(DBAPIError, match="no such table") as told:
+        records.answer("key")
+    storage.fails(told.value)
+    assert "was removed or replaced while it was in use" in (storage.trouble or "")
+    records.close()
+
+
+def test_nothing_is_accepted_after_the_file_is_gone(tmp_path: Path) -> None:
+    """Not even before the next look: what a connection of the old file writes is lost."""
+    path = tmp_path / "rota.db"
+    records = Records(open_database(path))
+    records.begin_segment({"policy": "fifo"})
+    storage = Storage(records)
+    storage.refuse_if_troubled()
+    path.rename(tmp_path / "elsewhere.db")
+    assert not asyncio.run(storage.store(WriteBatch(steps=[{"n": 0, "body": "{}"}])))
+    assert storage.is_behind
+    with pytest.raises(CantStore, match="was removed or replaced"):
+        storage.refuse_if_troubled()
     records.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from rota.core.errors import Unavailable
 from rota.live.loop import storage
@@ -96,3 +99,43 @@ def test_worker_ends_though_nothing_waits_for_its_end(
         return worker._process.returncode
 
     assert asyncio.run(course()) is not None
+
+
+KEEPS_ITS_PIPE = """
+import os, signal, subprocess
+from rota.live.workers.worker_process import answer_all
+
+def answer(question):
+    subprocess.Popen(["sleep", "60"])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def main():
+    answer_all(lambda question: answer(question) if question else {})
+"""
+
+
+def test_question_to_a_worker_that_has_ended_may_be_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a term closes the worker and cancels the open question before it has seen the end of the answers."""
+    (tmp_path / "keeping.py").write_text(KEEPS_ITS_PIPE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    async def course() -> None:
+        worker = WorkerProcess("keeping")
+        await worker.ask({})
+        first = worker._process
+        assert first is not None
+        try:
+            asking = asyncio.create_task(worker.ask({"last": True}))
+            await first.wait()
+            assert not asking.done()
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+            assert await worker.ask({}) == {}
+            await worker.close()
+        finally:
+            os.killpg(first.pid, signal.SIGKILL)
+            assert first.stdout is not None
+            await first.stdout.read()  # to its end, or the loop would be closed with an open pipe
+
+    uvloop.run(course())

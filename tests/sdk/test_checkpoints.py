@@ -76,12 +76,21 @@ def test_interval_follows_the_measured_time_of_checkpoints(monkeypatch: pytest.M
     monkeypatch.setenv("ROTA_MTTF", "7200")
     interval = SaveInterval(None)
 
-    assert not interval.is_due(599.0)
-    assert interval.is_due(600.0)
+    assert not interval.is_due(59.0)
+    assert interval.is_due(60.0)  # the first one soon, for its time
     interval.saved()
     assert interval.write_s is not None
     interval.write_s = 4.0
     assert interval.interval_s == pytest.approx(240.0)
+    assert not interval.is_due(239.0)
+    assert interval.is_due(240.0)
+
+
+def test_interval_of_the_script_holds_for_the_first_checkpoint_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_CHECKPOINT_EVERY", "600")
+
+    assert not SaveInterval(30.0).is_due(29.0)
+    assert SaveInterval(30.0).is_due(30.0)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3", "nan", "inf"])
@@ -102,3 +111,16 @@ def test_failure_rate_begins_with_the_published_one_and_follows_what_is_seen() -
 
     assert rate.per_1000_node_days == pytest.approx(19.8, rel=0.02)
     assert float(rate.variables(128)["ROTA_CHECKPOINT_EVERY"]) < before
+
+
+def test_runs_lost_on_one_node_at_once_and_its_drain_are_one_failure() -> None:
+    rate = FailureRate(6.5)
+    alone = FailureRate(6.5)
+    alone.failed()
+
+    assert rate.failed_on(["n1", "n2"], 1000.0, 5.0)
+    assert not rate.failed_on(["n1"], 1001.0, 5.0)
+    assert not rate.failed_on(["n2"], 1300.0, 600.0)
+    assert rate.per_1000_node_days == alone.per_1000_node_days
+    assert rate.failed_on(["n3"], 1300.0, 600.0)
+    assert rate.failed_on(["n1"], 1400.0, 5.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rota.health.checkpoint_interval import DAY_S, mean_time_to_failure, young
@@ -20,6 +20,7 @@ class FailureRate:
         self._prior = prior
         self._failures = 0
         self._node_days = 0.0
+        self._failed_at_s: dict[str, float] = {}
 
     def watched(self, nodes: int, passed_s: float) -> None:
         """So many nodes were watched for so long."""
@@ -28,6 +29,14 @@ class FailureRate:
     def failed(self) -> None:
         """A node failed."""
         self._failures += 1
+
+    def failed_on(self, nodes: Sequence[str], at_s: float, apart_s: float) -> bool:
+        """One of these nodes failed. Return False, and count nothing, if one of them did less than `apart_s` ago."""
+        again = any(at_s - self._failed_at_s.get(name, -math.inf) < apart_s for name in nodes)
+        self._failed_at_s.update(dict.fromkeys(nodes, at_s))
+        if not again:
+            self.failed()
+        return not again
 
     @property
     def per_1000_node_days(self) -> float:

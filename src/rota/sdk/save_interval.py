@@ -19,6 +19,8 @@ KEPT = "checkpoint-time.json"
 """What a job's next attempt knows of the time that its checkpoints take."""
 LOOK_S = 10.0
 """How often it is looked whether the manager has changed the interval."""
+FIRST_PART = 0.1
+"""The part of the interval after which a job saves for the first time: only then is it known how long that takes."""
 _OLD_PART = 0.7
 """How much earlier checkpoints count in the mean of their times."""
 
@@ -54,6 +56,8 @@ class SaveInterval:
         """Whether a checkpoint is due so long after the last one; the time from then on is the checkpoint's."""
         self._look()
         interval_s = self.interval_s
+        if interval_s is not None and self._fixed_s is None and self.write_s is None:
+            interval_s *= FIRST_PART
         if interval_s is None or passed_s < interval_s:
             return False
         if self._asked_at is None:

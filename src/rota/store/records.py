@@ -286,10 +286,15 @@ class Records(JobRecords):
             row = connection.execute(select(answers).where(answers.c.key == key)).first()
         return None if row is None else (row.digest, json.loads(row.answer))
 
+    @property
+    def loss(self) -> str | None:
+        """That the database's file is no longer the one that was opened; None if it is, or if there is no file."""
+        if self._file is None or _identity(self._file[0]) == self._file[1]:
+            return None
+        return f"the database {self._file[0]} was removed or replaced while it was in use"
+
     def ping(self) -> None:
-        """Raise if the database does not answer, or if its file is no longer the one that was opened."""
-        if self._file is not None and _identity(self._file[0]) != self._file[1]:
-            raise FileNotFoundError(f"the database {self._file[0]} was removed or replaced while it was in use")
+        """Raise if the database does not answer."""
         with self._engine.connect() as connection:
             connection.execute(select(1))
 

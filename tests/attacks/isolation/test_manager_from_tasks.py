@@ -16,7 +16,7 @@ from rota.store.database import open_database
 from rota.store.records import Records
 from strangers import Shared
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.executable]
 TRUTH = "the truth"
 REFUSED = ("Permission denied", "No such file", "Operation not permitted", "not permitted", "nonexistent")
 

@@ -62,6 +62,8 @@ class Attempt:
         """Work that was saved when it started."""
         self.causes: Sequence[CauseOfFailure] | None = None
         """The table by which its output tells why it failed; None: Rota's own."""
+        self.crowded = False
+        """Whether jobs that were suspended held memory of its GPUs when it ended."""
         self.account: UnixAccount | None = None
         """Under which its tasks run; None: as the manager."""
         self.confine: Json | None = None
@@ -277,5 +279,6 @@ def _failure_of(task: TaskHandle, attempt: Attempt) -> Failure:
         scratch_limit=task.state.get("cause") == "scratch",
         gpu_memory_limit=task.state.get("excess", ""),
         not_suspended=str(task.state.get("swap_failed") or ""),
+        crowded=attempt.crowded,
         causes=attempt.causes,
     )

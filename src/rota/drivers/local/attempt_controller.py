@@ -32,8 +32,8 @@ from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.machine import MOST_GRACE_S
 from rota.drivers.local.notice_pipe import NoticePipe
 from rota.drivers.local.prefork_pool import PreforkPool
-from rota.drivers.local.settings import Settings, task_order
-from rota.drivers.local.sliced_work import SLOT_WAIT_S, SlicedWork, StartSlots, Steps
+from rota.drivers.local.settings import Settings, make_cgroup, task_order
+from rota.drivers.local.sliced_work import SLOT_WAIT_S, SideThread, SlicedWork, StartSlots, Steps
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.drivers.local.time_slicer import TaskPauses, TimeSlicer
 from rota.store.run_folder import Json, mark_of
@@ -79,6 +79,7 @@ class AttemptController:
         self._slicer = TimeSlicer(self.pauses, self._loop.call_later)
         self._prefork = PreforkPool(self._loop.call_later, confined=settings.confinement.mounts)
         self._sliced, self._slots = SlicedWork(self._loop.call_later), StartSlots()
+        self._side = SideThread(waits=settings.limits.waits)
         self._notices = NoticePipe(settings.pipe, self._loop, self._read_notices)
         self._has_settled = False
 
@@ -196,10 +197,8 @@ class AttemptController:
     def close(self) -> None:
         """Stop listening; the tasks run on."""
         self.settle()
-        self._slicer.close()
-        self._prefork.close()
-        self._sliced.close()
-        self._notices.close()
+        for part in (self._slicer, self._prefork, self._sliced, self._side, self._notices):
+            part.close()
         for work in self._busy:
             work.cancel()
         for _, task in self._by_token.values():
@@ -217,7 +216,7 @@ class AttemptController:
         self._failures[order.job.id] = order.failures
         return attempt
 
-    def _start_tasks(self, attempt: Attempt, port: int) -> Steps:
+    def _start_tasks(self, attempt: Attempt, port: int) -> Steps[None]:
         """Start the tasks of an attempt one by one; those that are left when it is stopped are never started."""
         for task in attempt.tasks:
             while self._slots.is_full and not attempt.ending and not attempt.given_up:
@@ -230,22 +229,26 @@ class AttemptController:
             elif attempt.ending:
                 self._do(self._find_out(attempt, task))
             else:
-                self._spawn(attempt, task, port)
+                yield from self._spawn(attempt, task, port)
             yield 0.0
         if attempt.is_gang:
             self._loop.call_later(self._settings.barrier_s, self._barrier_is_over, attempt)
         self._look(attempt)
 
-    def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> None:
+    def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> Steps[None]:
         try:
             open_to_its_user(attempt, task)
-            order = task_order(attempt, task, port, self._settings)
+            with self._slots.taken(lambda: task.is_starting):
+                cgroup = yield from self._side.call(make_cgroup, attempt, task, self._settings)
+            if attempt.ending or attempt.given_up:  # it was stopped meanwhile
+                self._do(self._find_out(attempt, task))
+                return
+            order = task_order(attempt, task, port, self._settings, cgroup)
             task.spawn(order if attempt.restore is None else {**order, "restore": attempt.restore}, self._prefork)
         except OSError as error:
             attempt.given_up = f"task {task.slot.rank} could not be started: {error.strerror}"
             self._loop.call_soon(self._spawn_failed, attempt, task)
             return
-        self._slots.take(lambda: task.is_starting)
         self._watch(attempt, task)
 
     def _spawn_failed(self, attempt: Attempt, task: TaskHandle) -> None:
@@ -365,7 +368,7 @@ class AttemptController:
         self._slicer.leave(attempt.job.id)
         self._sliced.add(self._order_stops(attempt, grace_s))
 
-    def _order_stops(self, attempt: Attempt, grace_s: float) -> Steps:
+    def _order_stops(self, attempt: Attempt, grace_s: float) -> Steps[None]:
         cause = attempt.ordered.value if attempt.ordered else ""
         for task in attempt.tasks:
             if task.phase is not TaskPhase.ENDED:
@@ -377,12 +380,12 @@ class AttemptController:
             attempt.concludes = True
             self._sliced.add(self._conclusion(attempt, attempt.outcome()))
 
-    def _conclusion(self, attempt: Attempt, outcome: AttemptOutcome) -> Steps:
+    def _conclusion(self, attempt: Attempt, outcome: AttemptOutcome) -> Steps[None]:
         """Remove what is left of an attempt, then report its end: its devices are free only then."""
         job_id = attempt.job.id
         for task in attempt.tasks:
             self._by_token.pop(task.token, None)
-            yield from self._settings.limits.removal(task.token)
+            yield from self._side.run(self._settings.limits.removal(task.token))
             yield 0.0
         if self._settings.confinement.mounts:
             self._do(asyncio.to_thread(remove_private, self._settings.home, job_id, attempt.number))

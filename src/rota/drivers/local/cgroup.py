@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from rota.drivers.local.confinement.device_rules import DeviceNumber, attach, replace_rules
 from rota.drivers.local.task_runner.processes import send_if
@@ -61,6 +62,7 @@ class NoCgroups:
     why: str
 
     keeps_cpus = False
+    waits = False
 
     def __str__(self) -> str:
         return "watched"
@@ -90,6 +92,8 @@ class Cgroups:
     parents: Mapping[str, Path]
     missing: Mapping[str, str] = field(default_factory=dict)
     """Controllers that can't be used here, each with the reason."""
+    waits: ClassVar[bool] = True
+    """Whether to make and remove them may take long, while other processes do the same."""
     tasks_bytes: int = 0
     """What all tasks may have of memory together; 0 is no limit."""
 

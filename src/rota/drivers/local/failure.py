@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from rota.core.messages.failures import FailureCode
@@ -62,12 +62,14 @@ def classify(
     scratch_limit: bool = False,
     gpu_memory_limit: str = "",
     not_suspended: str = "",
+    crowded: bool = False,
     causes: Sequence[CauseOfFailure] | None = None,
 ) -> Failure:
     """The failure of a task that ended with an exit code or by a signal.
 
     `asked_memory` is whether its memory limit is what it asked for. `gpu_memory_limit` is by how much it exceeded what
-    it asked for, in words, if its supervisor ended it for that.
+    it asked for, in words, if its supervisor ended it for that. `crowded` is whether suspended jobs held memory of its
+    GPUs.
     """
     if gpu_memory_limit:
         return _failure(FailureClass.PERMANENT, FailureCode.GPU_OUT_OF_MEMORY, gpu_memory_limit)
@@ -87,6 +89,10 @@ def classify(
     if exit_code in (126, 127) and (cause := _command_fault(end_of_output)) is not None:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, cause)
     found = diagnose(end_of_output, exit_code=exit_code, signal=number, causes=causes)
+    if found is not None and crowded and found.cause.name == FailureCode.GPU_OUT_OF_MEMORY:
+        says = "out of GPU memory beside suspended jobs, which make room before it is tried again"
+        failure = _failure(FailureClass.TRANSIENT, FailureCode.GPU_OUT_OF_MEMORY, says)
+        return replace(failure, evidence=found.evidence, blame=Blame.UNKNOWN)
     if found is not None:
         return _of(found, number)
     if number is not None:

@@ -91,25 +91,39 @@ class Settings:
         return self.home / "notify"
 
 
-def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings) -> Json:
-    """Return what a supervisor has to know to run a task."""
+def make_cgroup(attempt: Attempt, task: TaskHandle, settings: Settings) -> Json | None:
+    """Make the cgroup of a task, where there are cgroups; return what its supervisor has to know of it."""
+    return settings.limits.make(task.token, _limits(attempt, task, settings))
+
+
+def _limits(attempt: Attempt, task: TaskHandle, settings: Settings) -> TaskLimits:
+    role = attempt.job.roles[task.slot.role]
+    named, gpus = _devices(task, settings)
+    return TaskLimits(
+        cpu_milli=role.cpu_milli or settings.defaults.cpus(role.device_milli),
+        cpu_share=settings.defaults.cpu_share(role.device_milli),
+        memory_bytes=role.memory_bytes or settings.defaults.memory(role.device_milli),
+        processes=settings.max_processes,
+        refused=() if any(each.profile for each in named) else refused(settings.device_nodes, gpus),
+    )
+
+
+def _devices(task: TaskHandle, settings: Settings) -> tuple[list[NamedDevice], Sequence[int]]:
+    """Return the devices of a task by name, where some are instances of GPUs, and those of them that are whole GPUs."""
+    slot = task.slot
+    if not settings.devices:
+        return [], slot.devices
+    named = [settings.devices[slot.node.id][index] for index in slot.devices]
+    return named, [each.gpu for each in named if not each.profile]
+
+
+def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings, cgroup: Json | None) -> Json:
+    """Return what a supervisor has to know to run a task; `cgroup` is what it has to know of its cgroup."""
+    limits = _limits(attempt, task, settings)
     slot = task.slot
     role = attempt.job.roles[slot.role]
     account = attempt.account
-    named = [settings.devices[slot.node.id][index] for index in slot.devices] if settings.devices else []
-    gpus = [each.gpu for each in named if not each.profile] if named else slot.devices
-    cpu_milli = role.cpu_milli or settings.defaults.cpus(role.device_milli)
-    memory_bytes = role.memory_bytes or settings.defaults.memory(role.device_milli)
-    cgroup = settings.limits.make(
-        task.token,
-        TaskLimits(
-            cpu_milli=cpu_milli,
-            cpu_share=settings.defaults.cpu_share(role.device_milli),
-            memory_bytes=memory_bytes,
-            processes=settings.max_processes,
-            refused=() if any(each.profile for each in named) else refused(settings.device_nodes, gpus),
-        ),
-    )
+    named, gpus = _devices(task, settings)
     beside = sorted({each.gpu for each in named}) if named else slot.devices
     mps = _mps_variables(attempt, task, settings)
     near = settings.topology.cpus_near(beside)
@@ -123,10 +137,10 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "barrier_s": settings.barrier_s,
         "grace_s": attempt.launch.grace_s,
         "clock_offset_s": clock.offset_s(),
-        "memory_bytes": memory_bytes if cgroup else role.memory_bytes,
+        "memory_bytes": limits.memory_bytes if cgroup else role.memory_bytes,
         "first_to_kill": not role.memory_bytes,
         "cgroup": cgroup,
-        "cpus": tied_cpus(0 if cgroup and settings.limits.keeps_cpus else cpu_milli, near),
+        "cpus": tied_cpus(0 if cgroup and settings.limits.keeps_cpus else limits.cpu_milli, near),
         "numa": settings.topology.memory_near(beside),
         "gpus": list(gpus) if settings.nvml else [],
         "nvml": settings.nvml,

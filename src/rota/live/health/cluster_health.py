@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from rota.core.messages.events import End, Event, Interrupted, JobEnded
 from rota.core.model.job import JobId, NodeId
 from rota.drivers.kubernetes.api.client import Api
+from rota.drivers.kubernetes.gangs.gang_controller import PODS_MISSING
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.health.blame import RunEnd
 from rota.health.causes import Blame, diagnose
@@ -34,17 +35,17 @@ class ClusterHealth:
         """How often each cause was found since the start."""
 
     def weigh(self, event: Event, why: Mapping[JobId, str]) -> None:
-        """Take in the end of a run, before the engine does."""
+        """Take in the end of a run, before the engine does. Deleted pods are no sign against their nodes."""
         if not isinstance(event, JobEnded | Interrupted):
             return
         live = self._control.state.jobs.get(event.job_id)
-        if live is None or live.stopping is not None:
+        if live is None or live.stopping is not None or why.get(event.job_id, "").endswith(PODS_MISSING):
             return
         inventory = self._control.state.inventory.nodes
         slots = live.held or live.placement or ()
         nodes = tuple(dict.fromkeys(str(inventory[slot.node].node.id) for slot in slots))
         name = str(event.job_id)
-        owner = live.job.user or str(live.job.tenant)
+        owner = str(live.job.tenant)  # `rota.dev/user` is what a pod says
         if isinstance(event, JobEnded) and event.end is not End.FAILED:
             if event.end is End.SUCCEEDED:
                 self._runs.add(RunEnd(job=name, nodes=nodes, failed=False), owner)

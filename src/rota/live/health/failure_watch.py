@@ -53,10 +53,15 @@ class FailureWatch:
         home: Path,
         *,
         soon: Callable[[Sequence[str]], None],
+        lost: Callable[[Sequence[str]], None],
         large: int,
     ) -> None:
-        """`soon` has nodes checked: those of failed jobs, and of all jobs of at least `large` devices."""
+        """`soon` has nodes checked: those of failed jobs, and of all jobs of at least `large` devices.
+
+        `lost` gets the nodes of runs that were lost with one of them. That is not taken from outputs of jobs.
+        """
         self._soon = soon
+        self._lost = lost
         self._large = large
         self._control = control
         self._nodes = nodes
@@ -119,6 +124,8 @@ class FailureWatch:
             return event, detail
         if not detail.failure:
             return event, detail
+        if detail.failure == "lost":
+            self._lost(nodes)
         detail = self._with_xids(live.job.id, detail)
         self._remember(RunEnd(job=job_id, nodes=nodes, failed=True, blame=_blame(detail.blame)))
         self.verdicts[detail.failure or ""] = self.verdicts.get(detail.failure or "", 0) + 1

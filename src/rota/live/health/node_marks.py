@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, Unavailable
 from rota.core.model.labels import SUSPECT
 from rota.drivers.kubernetes.api.client import MERGE, STRATEGIC, Api
 from rota.drivers.kubernetes.objects.nodes import SUSPECT_CONDITION
@@ -81,7 +81,7 @@ class NodeMarks:
         """Do some work on a node object; return whether it was done. What is refused is said once."""
         try:
             await work
-        except RotaError as error:
+        except (RotaError, Unavailable) as error:  # also where the node has changed since it was read
             if node not in self._refused:
                 log.warning("a node could not be marked", extra={"node": node, "why": str(error)})
             self._refused.add(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rota.core.model.job import JobId, NodeId
 from rota.drivers.local.launch_order import LaunchOrder
@@ -22,6 +22,10 @@ from rota.live.loop.control import Control
 from rota.store import clock
 
 COUNT_S = 60.0
+AT_ONCE_S = 5.0
+"""Runs that are lost on a node within this time are one failure."""
+FOUND_WITHIN_S = 600.0
+"""A node that is drained this soon after runs were lost there has failed once."""
 BUSY_S = 60.0
 """Over which time it is looked how busy GPUs are."""
 
@@ -42,25 +46,34 @@ class HealthWatch:
         )
         self.checks = CheckRunner(control.state, self.nodes, settings, home, local.nvml)
         self.failures = FailureWatch(
-            control, self.nodes, self.counts, home, soon=self.checks.soon, large=settings.large
+            control, self.nodes, self.counts, home, soon=self.checks.soon, lost=self._lost, large=settings.large
         )
         self.stalls = StallWatch(control, settings, home, self.failures)
         self._large = settings.large
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = control
         self._rate = local.failure_rate
+        self._counted_s = clock.now_s()
         self._intervals = ToldIntervals(control, local.failure_rate, home)
 
     def _changed(self, node_id: NodeId, before: NodeHealth, after: NodeHealth) -> None:
         """Count a node that its health has taken out of use as failed, once."""
         if before.state.takes_jobs and after.state in (NodeHealthState.DRAINING, NodeHealthState.BAD):
-            self._rate.failed()
-            self._intervals.save()
+            self._failed([str(node_id)], FOUND_WITHIN_S)
             self.counts.add(str(node_id), "out_of_service")
         if after.state is NodeHealthState.IN_REPAIR:
             self.counts.add(str(node_id), "tickets")
         if after.state is NodeHealthState.HEALTHY:
             self.failures.runs.forget(str(node_id))
+
+    def _lost(self, nodes: Sequence[str]) -> None:
+        """A run was lost with one of its nodes; other runs there may be lost at the same moment."""
+        self._failed(nodes, AT_ONCE_S)
+
+    def _failed(self, nodes: Sequence[str], apart_s: float) -> None:
+        self._count_time()  # or failures would count at once, and the time without them a minute later
+        if self._rate.failed_on(nodes, clock.now_s(), apart_s):
+            self._intervals.save()
 
     def check_first(self, order: LaunchOrder, answer: Callable[[str], None]) -> bool:
         """Check the nodes of a large job before it starts; `answer` gets why it must not start there, or nothing."""
@@ -93,12 +106,19 @@ class HealthWatch:
     async def _count(self) -> None:
         while True:
             await asyncio.sleep(COUNT_S)
-            nodes = [str(each.node.id) for each in self._control.state.inventory.nodes if not each.removed]
-            self._rate.watched(len(nodes), COUNT_S)
+            nodes = self._count_time()
             self._intervals.look()
             self.nodes.lemons = self.counts.lemons(tuple(nodes))
             self.counts.save()
             self._intervals.save()
+
+    def _count_time(self) -> list[str]:
+        """Count the time since the last call for all nodes; return their names."""
+        nodes = [str(each.node.id) for each in self._control.state.inventory.nodes if not each.removed]
+        now_s = clock.now_s()
+        self._rate.watched(len(nodes), now_s - self._counted_s)
+        self._counted_s = now_s
+        return nodes
 
     def attached(self, monitor: GpuMonitor | None) -> GpuMonitor | None:
         """Listen to the critical errors that a monitor of this machine's GPUs reports; return the monitor."""

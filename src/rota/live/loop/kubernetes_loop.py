@@ -116,8 +116,8 @@ def boot_on_pods(
         network=settings.network_spec(),
     )
     recall = PolicyMemory(records, declared.name)
-    found = _undisputed(driver, cluster)
     rows = {JobId(row.id): row for row in records.live_jobs()}
+    found = _undisputed(driver, cluster, rows)
     ended = _ended_rows(records, [each.job.id for each in found if each.job.id not in rows])
     alive = {each.job.id for each in found} | _gathering(driver, rows)
     left = driver.names_left_alone()
@@ -155,22 +155,30 @@ def boot_on_pods(
     return control, scheduling, loop
 
 
-def _undisputed(driver: KubernetesDriver, cluster: Cluster) -> list[Found]:
+def _undisputed(driver: KubernetesDriver, cluster: Cluster, rows: Mapping[JobId, Any]) -> list[Found]:
     """Return the gangs that hold devices.
 
-    One that claims devices of another is evicted. One on devices that the settings do not describe is left alone.
+    Users can change annotations, so a gang that claims the devices or the id of another is left alone, and so is one on
+    devices that the settings do not describe. Those that claim what the records say come first.
     """
     scratch, empty = Inventory(cluster), Inventory(cluster)
-    kept = []
-    for each in driver.resync(cluster.nodes):
+    names = [str(node.id) for node in cluster.nodes]
+    kept: dict[JobId, Found] = {}
+    for each in sorted(driver.resync(cluster.nodes), key=lambda each: not _is_recorded(each, rows, names)):
         if not _is_described(each, empty):
-            driver.leave_alone(each.gang)
-        elif scratch.is_free(each.placement, each.job.roles, back=True):
-            scratch.take(each.placement, each.job.roles)
-            kept.append(each)
+            driver.leave_alone(each.gang, "the settings do not describe their devices")
+        elif each.job.id in kept or not scratch.is_free(each.placement, each.job.roles, back=True):
+            driver.leave_alone(each.gang, "their annotations state the job or the devices of another")
         else:
-            driver.give_back(each.gang)
-    return kept
+            scratch.take(each.placement, each.job.roles)
+            kept[each.job.id] = each
+    return list(kept.values())
+
+
+def _is_recorded(each: Found, rows: Mapping[JobId, Any], names: list[str]) -> bool:
+    """Whether the records have a gang where its pods say that it is."""
+    row = rows.get(each.job.id)
+    return row is not None and bool(json.loads(row.live).get("on") == encode_placement(each.placement, names))
 
 
 def _is_described(each: Found, empty: Inventory) -> bool:

@@ -48,6 +48,9 @@ class LookingDriver(LiveDriver, Protocol):
 
     view: SlurmView
 
+    def needs_nodes(self, state: State) -> bool:
+        """Return whether nodes have to be read again before this look."""
+
     def look(self, state: State, now_s: float, wall_s: float) -> list[Event]:
         """Return the events since the last look."""
 
@@ -95,16 +98,17 @@ class SlurmLoop:
 
     async def look(self) -> None:
         """Read Slurm once, and pass on what changed; return when it is durable."""
-        if clock.now_s() >= self._nodes_due_s:
-            nodes = await self._reader.nodes()
-            self._report(nodes.faults)
-            self._driver.view.take_nodes(nodes.found)
-            self._nodes_due_s = clock.now_s() + self._pace.nodes_s
         jobs = await self._reader.jobs()
         self._report(jobs.faults)
         now_s = clock.now_s()
         self._driver.view.take(jobs.found, now_s)
         await self._control.at_rest()
+        if now_s >= self._nodes_due_s or self._driver.needs_nodes(self._control.state):
+            nodes = await self._reader.nodes()
+            self._report(nodes.faults)
+            self._driver.view.take_nodes(nodes.found)
+            self._nodes_due_s = clock.now_s() + self._pace.nodes_s
+            await self._control.at_rest()
         events = self._driver.look(self._control.state, now_s, clock.shown_s(now_s))
         if events:
             await self._control.apply(self._entry(events))

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnection
 
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Cause, Decision, Start, Stop
@@ -77,6 +78,7 @@ class Storage:
         self._tried_s = 0.0
         self._failure: str | None = None
         self._damage: str | None = None
+        self._is_gone = False
 
     @property
     def trouble(self) -> str | None:
@@ -91,6 +93,7 @@ class Storage:
 
     def refuse_if_troubled(self) -> None:
         """Raise `CantStore` with the reason if nothing new can be accepted."""
+        self._is_lost()
         trouble = self.trouble
         if trouble is not None:
             raise CantStore(f"nothing can be stored now: {trouble}; try again later")
@@ -102,7 +105,7 @@ class Storage:
             return True
         if not batch.is_empty:
             self._unstored.append(batch)
-        if self._damage is not None or (is_again and time.monotonic() < self._tried_s + RETRY_S):
+        if self._is_lost() or self._damage is not None or (is_again and time.monotonic() < self._tried_s + RETRY_S):
             return False
         while True:
             try:
@@ -136,12 +139,22 @@ class Storage:
     def fails(self, error: DBAPIError) -> None:
         """Note that the database could not be used; a damaged one is not used again."""
         why = " ".join(str(error.orig).split())
+        if self._is_lost():
+            return
         if is_damage(error) and self._damage is None:
             self._damage = f"the database is damaged: {why}; {RESTORE}"
             log.error("the database is damaged", extra={"why": why})
         elif self._failure is None and self._damage is None:
             log.error("nothing can be stored", extra={"why": why})
         self._failure = why
+
+    def _is_lost(self) -> bool:
+        """Whether the file is gone, which is asked first: one that took its place looks damaged."""
+        if self._is_gone or (loss := self._records.loss) is None:
+            return self._is_gone
+        log.error("the database is gone", extra={"why": loss})
+        self._is_gone, self._damage = True, f"{loss}; {RESTORE}"
+        return True
 
     def _works(self) -> None:
         if self._failure is not None:
@@ -151,18 +164,23 @@ class Storage:
     async def watch(self) -> None:
         """Look at intervals whether the database answers and the reserve of disk space is there, until cancelled."""
         while True:
-            try:
-                await asyncio.to_thread(self._records.ping)
-            except DBAPIError as error:
-                self.fails(error)
-            except FileNotFoundError as error:
-                self._damage = self._damage or f"{error}; {RESTORE}"
-            else:
-                if not self.is_behind:
-                    self._works()
+            if not self._is_lost():
+                await self._look()
             if self._reserve is not None:
                 await asyncio.to_thread(self._reserve.make)
             await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        """Ask the database for an answer, and note whether it gives one."""
+        try:
+            await asyncio.to_thread(self._records.ping)
+        except DBAPIError as error:
+            self.fails(error)
+        except NoConnection as error:
+            self._failure = str(error)
+        else:
+            if not self.is_behind:
+                self._works()
 
 
 class HeldBack:

@@ -9,6 +9,7 @@ import select
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
@@ -40,7 +41,8 @@ class WorkerProcess:
 
     async def _ask(self, question: str) -> Json:
         process = self._process
-        if process is None or process.returncode is not None:
+        if process is None or process.returncode is not None or process.stdin is None or process.stdin.is_closing():
+            _kill(process)
             process = self._process = await self._start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -48,7 +50,7 @@ class WorkerProcess:
         try:
             line = await process.stdout.readline()
         except asyncio.CancelledError:
-            process.kill()  # the next caller must not get this answer
+            _kill(process)  # the next caller must not get this answer
             raise
         if not line:
             raise Unavailable("the worker process ended before it answered; try again")
@@ -81,8 +83,15 @@ class WorkerProcess:
     async def close(self) -> None:
         """Stop the worker."""
         if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+            _kill(self._process)
             await self._process.wait()
+
+
+def _kill(process: asyncio.subprocess.Process | None) -> None:
+    """End a worker, which may have ended already: `close` may come while its answer is awaited."""
+    if process is not None and process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
 
 
 def answer_all(answer: Callable[[Json], Json]) -> None:
