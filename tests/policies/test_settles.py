@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rota.core.model.job import DeviceType
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import WHOLE, DeviceType, Job, JobId, NodeId, Role
+from rota.core.model.labels import Requirement
 from rota.drivers.simulator.load import load
-from rota.drivers.simulator.study import simulate
+from rota.drivers.simulator.study import Setting, simulate
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.policies import names
 from rota.scenario import Scenario
@@ -18,6 +21,7 @@ from rota.traces.generators import generate
 from rota.traces.transform import merged_with
 from rota.traces.workload import Submission, Workload
 
+GIB = 2**30
 CLUSTER = "fast=8/4,slow=8/4"
 SMALL = Path(__file__).parents[2] / "docs" / "policies" / "standard.csv"
 SPEED = SpeedModel(type_speed={DeviceType("slow"): 0.5})
@@ -36,6 +40,62 @@ def _typed(number: int, each: Submission) -> Submission:
     roles = tuple(replace(role, device_types=tuple(map(DeviceType, kinds))) for role in each.job.roles)
     model = each.job.model if each.job.elastic is not None else None
     return replace(each, job=replace(each.job, roles=roles, model=model))
+
+
+HOSTS = Cluster(
+    nodes=tuple(
+        Node(
+            id=NodeId(f"n{number}"),
+            device_type=DeviceType("gpu"),
+            devices=4,
+            cpu_milli=9000,
+            memory_bytes=20 * GIB,
+            labels=(("disk", "ssd"),) if number < 2 else (),
+        )
+        for number in range(4)
+    )
+)
+
+
+def _crowded(seed: int) -> Workload:
+    """Jobs for hosts where CPUs and memory are scarce; some for labelled nodes only."""
+    rng, made = random.Random(seed), []
+    for number in range(50):
+        devices = rng.choice((1, 1, 1, 2))
+        role = Role(
+            device_milli=rng.choice((WHOLE // 4, WHOLE // 2)) if rng.random() < 0.2 else devices * WHOLE,
+            cpu_milli=rng.choice((500, 1500, 4000)) * devices,
+            memory_bytes=rng.choice((1, 4, 8)) * GIB,
+            requires=((Requirement("disk", "In", ("ssd",)),),) if rng.random() < 0.2 else (),
+        )
+        job = Job(id=JobId(str(number)), roles=(role,), work=rng.choice((600.0, 3000.0, 9000.0)))
+        made.append(Submission(job=job, submit_s=number * 60.0))
+    return Workload(submissions=tuple(made), source="crowded", format="rota")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [name for name in names() if name != "gavel/allox"])
+def test_policy_asks_for_no_more_than_hosts_have_and_for_no_node_that_does_not_suit(policy: str) -> None:
+    """The engine refuses such a plan, which ends the run; the world lets no job run on a node that it may not use."""
+    unsuitable: list[str] = []
+
+    class Watch:
+        """A journal that looks where jobs are started."""
+
+        def append(self, now_s: float, events: Any, decisions: Any, *more: Any) -> None:
+            for each in decisions:
+                where = {slot.node for slot in getattr(each, "placement", None) or ()}
+                if each.job_id in picky and where - {0, 1}:
+                    unsuitable.append(each.job_id)
+
+    for seed in (1, 2):
+        workload = _crowded(seed)
+        picky = {each.job.id for each in workload.submissions if each.job.roles[0].requires}
+        history = simulate(
+            workload, policy, Setting(cluster=HOSTS, costs=Costs(restart_s=30.0)), journal=Watch()
+        ).history
+        assert all(row.end_s is not None for row in history.jobs)
+    assert unsuitable == []
 
 
 @pytest.mark.slow

@@ -100,13 +100,13 @@ class RoundPlacement:
             if job.live.placement is not None and not job.live.is_leaving:
                 before[seq] = job.live.placement
                 draft.release(job.live)
+        self._before, self.relaxes_s = before, math.inf
         able = self._present(selected)
         mark = draft.mark()
         found = self._attempt(draft, [], able, before)
         if found.failed and found.placed:
             draft.undo(mark)
             found = self._attempt(draft, list(found.failed), able, before)
-        self._before, self.relaxes_s = before, math.inf
         self._explain(draft, found)
         self.failed = found.failed
         return found.placed
@@ -153,14 +153,16 @@ class RoundPlacement:
     def _keep_devices(self, draft: Draft, selected: Selected, before: Mapping[int, Placement], found: _Attempt) -> bool:
         """Place a contender on the devices that one of its jobs held, if they are of the type and free."""
         lead = self._lead(selected.contender)
+        job = lead.live.job
         for seq in members_of(selected.contender):
             held = self._resized(before.get(seq), seq, selected.contender)
-            if held is None or self._jobs[seq].scale < lead.scale or not self._suits(held, selected, draft.inventory):
+            if held is None or not self._suits(held, selected, draft.inventory):
                 continue
-            job = self._jobs[seq].live.job
-            if self._jobs[seq].shape is not None:
+            if seq != lead.seq and (lead.shape is None or self._jobs[seq].shape != lead.shape):
+                continue
+            if lead.shape is not None:
                 held = whole(held)
-            if draft.inventory.is_free(held, job.roles, job.exclusive, back=True):
+            if draft.inventory.is_free(held, job.roles, job.exclusive, back=seq == lead.seq):
                 self._take(draft, selected, held, found)
                 return True
         return False
@@ -218,7 +220,9 @@ class RoundPlacement:
             mark = draft.mark()
             if both is not None:
                 draft.assign_offered(lead.live, both[0])
-                if draft.inventory.is_free(both[1], partner.live.job.roles, back=True):
+                held = self._before.get(partner.seq)
+                stays = held is not None and same_devices(held, both[1])
+                if draft.inventory.is_free(both[1], partner.live.job.roles, back=stays):
                     draft.assign_offered(partner.live, both[1])
                     found.placed.append(selected)
                     return

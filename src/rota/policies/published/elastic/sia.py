@@ -196,7 +196,8 @@ sia = elastic(
     summary="Device type and size of each job by an integer program over goodput, learned online.",
     differs=(
         "goodput on a type where a job has not run yet is scaled from a profile at its smallest size. The program is "
-        "solved to within 0.2% of its optimum; present configurations win ties."
+        "solved to within 0.2% of its optimum; present configurations win ties. With hundreds of waiting jobs of many "
+        "shapes that takes a second or more for each round."
     ),
     params=SiaParams,
     plans_in_rounds=True,
