@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 RUNS := .venv/.runs
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 COMPILED := build/.compiled
 HOT := $(shell find src/rota/core src/rota/mechanisms src/rota/placement src/rota/tenancy src/rota/drivers/simulator -name "*.py")
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
@@ -15,7 +16,7 @@ POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: health help setup compile pure demo demo-sim test test-fast test-long test-gpu chaos fuzz soak check docs docs-check format bench deploy reproductions truth truth-gpu release golden clean
+.PHONY: health slurm help setup compile pure demo demo-sim test test-fast test-long test-gpu chaos fuzz soak check docs docs-check format bench deploy reproductions truth truth-gpu release golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -27,19 +28,21 @@ else
 setup: $(INSTALLED) $(COMPILED) ## create .venv with rota and its development dependencies; PURE=1 skips compiling
 endif
 
-$(RUNS): pyproject.toml constraints.txt
+.venv/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 or later, or name one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is $$($(PYTHON) -V 2>&1); Rota needs 3.11 or later, name one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: $(PYTHON) cannot make virtual environments; install its venv module (on Debian: python3-venv)" >&2; exit 1; }
-	@echo "setting up .venv (a minute, once)"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+
+$(RUNS): pyproject.toml constraints.txt | .venv/bin/python
+	@echo "setting up .venv (a minute, once)"
+	@$(INSTALL) -e .
 	@touch $@
 
-$(INSTALLED): $(RUNS)
-	@echo "installing the tools of development (a minute, once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $@
+$(INSTALLED): pyproject.toml constraints.txt | .venv/bin/python
+	@echo "setting up .venv with the tools of development (a minute, once)"
+	@$(INSTALL) -e '.[dev]'
+	@touch $(RUNS) $@
 
 compile: $(COMPILED) ## recompile the hot modules
 
@@ -73,10 +76,14 @@ test-long: setup ## search for rare faults for minutes: every policy through man
 	@$(BIN)/python -m pytest $(WORKERS) --long -m long
 
 test-gpu: setup ## the tests about GPUs, on the GPU of this machine where there is one; skipped ones state why
-	@$(BIN)/python -m pytest tests/gpu tests/drivers/local/test_gpus.py tests/drivers/local/test_suspension.py tests/drivers/local/test_disk_images.py tests/e2e/test_gpu_suspension.py -rs
+	@$(BIN)/python -m pytest tests/gpu tests/drivers/local/test_gpus.py tests/drivers/local/test_suspension.py tests/drivers/local/test_residency.py tests/drivers/local/test_disk_images.py tests/e2e/test_gpu_suspension.py -rs
 
 chaos: setup ## the kill tests in full, also on Kubernetes, with a mix of faults (ROTA_CHAOS_MINUTES=10); a full disk, clock steps, PostgreSQL killed, no descriptors, reused ids
-	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_machine.py tests/e2e/test_database_away.py tests/attacks/test_reused_ids.py tests/attacks/test_damaged_database.py tests/e2e/kubernetes/test_faults.py tests/e2e/kubernetes/test_hardened.py tests/e2e/kubernetes/test_chaos.py -rs
+	ROTA_TESTS_EXEC=1 ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_machine.py tests/e2e/test_database_away.py tests/attacks/test_reused_ids.py tests/attacks/test_damaged_database.py tests/e2e/kubernetes/test_faults.py tests/e2e/kubernetes/test_hardened.py tests/e2e/kubernetes/test_chaos.py -rs
+
+slurm: setup ## every test on a real Slurm of Debian's packages (ROTA_INSTALL_SLURM=1 installs them): the contract suite, the tutorial's exercises, 300 jobs while Rota and Slurm are killed; 12 minutes
+	ROTA_CHAOS=full $(BIN)/python -m pytest --long tests/e2e/slurm -rs
+	$(BIN)/python -m pytest --long tests/contract/test_contract.py -k slurm -rs
 
 fuzz: setup ## 10,000 random Kubernetes objects of every kind through all that reads them, and 1,000 through a real API server
 	$(BIN)/python tools/fuzz.py
@@ -107,7 +114,7 @@ format: setup ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 
 bench: setup ## measure the speed
-	@set -e; for script in $(sort $(filter-out bench/truth.py bench/injected_faults.py bench/work_lost.py,$(wildcard bench/*.py))); do echo "$$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in $(sort $(filter-out bench/truth.py bench/injected_faults.py bench/work_lost.py bench/slurm_forecasts.py,$(wildcard bench/*.py))); do echo "$$script"; $(BIN)/python "$$script"; done
 
 reproductions: setup ## measure published results and write docs/reference/reproductions.md; ONLY="elastic stages" for some, RESUME=1 to continue
 	@$(BIN)/python tools/reproduce.py $(if $(RESUME),--resume) $(ONLY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import builders
+import forked
 from rota.core.engine.invariants import check
 
 settings.register_profile(
@@ -24,6 +26,11 @@ def pytest_configure(config: pytest.Config) -> None:
     stale = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "compile.py"))["stale"]()
     if stale:
         raise pytest.UsageError(f"{', '.join(stale)}: compiled before the last edit; `make compile` or `make pure`")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    forked.fork(wanted=item.get_closest_marker("executable") is None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,13 +50,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Workers get whole modules, for what their tests share is made once; tests that share nothing one by one."""
+    """Workers get whole modules, for what their tests share is made once; tests that share nothing one by one.
+
+    All that need a control plane of one kind go to one worker, for a start of it takes as long as several tests.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
+    from e2e.kubernetes.bed import is_built
+
     scheduling = LoadScopeScheduling(config, log)
-    whole = scheduling._split_scope
-    scheduling._split_scope = lambda nodeid: nodeid if _stands_alone(nodeid) else whole(nodeid)
+    whole, together = scheduling._split_scope, is_built()
+
+    def scope(nodeid: str) -> str:
+        if _stands_alone(nodeid):
+            return nodeid
+        module = nodeid.partition("::")[0]
+        if together and module.startswith("tests/e2e/kubernetes/"):
+            return f"kubernetes {_has_controllers(module)}"
+        return str(whole(nodeid))
+
+    scheduling._split_scope = scope
     return scheduling
+
+
+@cache
+def _has_controllers(module: str) -> bool:
+    """Whether a module's tests need a control plane with controllers."""
+    return "managed: Bed" in Path(__file__).parent.parent.joinpath(module).read_text(encoding="utf-8")
 
 
 def _stands_alone(nodeid: str) -> bool:

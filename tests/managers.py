@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import forked
+from forked import ROTA as ROTA
 from rota.core.errors import RotaError, Unavailable
 from rota.drivers.local.cgroup_search import find
 from rota.drivers.local.task_runner import supervisor
@@ -20,7 +22,6 @@ from rota.sdk.client import Client
 
 Json = dict[str, Any]
 T = TypeVar("T")
-ROTA = [sys.executable, "-c", "from rota.cli.main import run; run()"]
 FINAL = frozenset({"succeeded", "failed", "cancelled"})
 TENANTS = "nlp,vision,robotics,past,green,one,two,other,others"
 """Tenants that every manager of a test knows unless it is given others."""
@@ -84,8 +85,8 @@ class Manager:
         }
         for name in ("ROTA_SERVER", "ROTA_TOKEN"):
             self.env.pop(name, None)
-        self.command: Sequence[str] = ROTA
-        """What runs the manager, before the options."""
+        self.prelude = ""
+        """Lines of Python that run in the manager before it begins."""
         self.home = folder / "data" / "rota"
         self.process: subprocess.Popen[bytes] | None = None
         self.client: Client
@@ -95,9 +96,7 @@ class Manager:
     def start_guarded(self) -> Manager:
         """Start one that asks for tokens for the first time: it writes its first token to a file."""
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*ROTA, "up", "--port", "0", *self.options], env=self.env, stdout=log, stderr=log
-            )
+            self.process = forked.popen(["up", "--port", "0", *self.options], env=self.env, stdout=log, stderr=log)
         said = eventually(lambda: self._log.read_text() if "manages this machine" in self._log.read_text() else "")
         self.token = (self.home / "first-token").read_text().strip()
         self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)
@@ -108,8 +107,8 @@ class Manager:
         sign = self.folder / "state" / "rota" / "manager.json"
         sign.unlink(missing_ok=True)
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.command, "up", "--port", "0", *self.options], env=self.env, stderr=log
+            self.process = forked.popen(
+                ["up", "--port", "0", *self.options], prelude=self.prelude, env=self.env, stderr=log
             )
 
         def answers() -> bool:
@@ -150,7 +149,7 @@ class Manager:
 
     def rota(self, *args: str) -> subprocess.CompletedProcess[str]:
         """A command in its own process, as a shell would run it."""
-        return subprocess.run([*ROTA, *args], env=self.env, capture_output=True, text=True, timeout=60, cwd=self.folder)
+        return forked.run(args, env=self.env, cwd=self.folder)
 
     def submit(self, run: str, **fields: Any) -> str:
         """Submit a shell command as a job."""
@@ -191,7 +190,7 @@ class Manager:
 
     def kill_on(self, node: str) -> bool:
         """Kill the supervisors of tasks on a node; return whether there was one."""
-        mark = f"ROTA_NODE={node}".encode()
+        mark = f"ROTA_NODE={node}\0".encode()  # n1 is not n10
         victims = [
             pid for pid in self.supervisors() if any(mark in _read(child, "environ") for child in _children(pid))
         ]

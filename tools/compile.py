@@ -71,9 +71,10 @@ def build(into: Path = SOURCES) -> None:
     from setuptools.command.build_ext import build_ext
 
     os.chdir(SOURCES)
-    options = ["--config-file", str(ROOT / "pyproject.toml"), "--follow-imports=silent"]
-    files = [f"rota/{name}.py" for name in HOT]
     target = ROOT / "build" / "mypyc" if into == SOURCES else into / "build"
+    options = ["--config-file", str(ROOT / "pyproject.toml"), "--follow-imports=silent"]
+    options += ["--cache-dir", str(target / "cache")]  # not among the sources
+    files = [f"rota/{name}.py" for name in HOT]
     modules = mypycify([*options, *files], opt_level="2", target_dir=str(target / "c"))
     command = build_ext(Distribution({"name": "rota", "ext_modules": modules}))
     command.build_temp = str(target / "temp")

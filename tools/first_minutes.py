@@ -35,7 +35,7 @@ print("trained", run.step, "steps")
 
 
 def main() -> int:
-    dist = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist"
+    dist = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "dist"
     whole, sdk = wheel(dist, "rota-*-cp3*.whl", "rota-*-none-any.whl"), wheel(dist, "rota_sdk-*.whl")
     with tempfile.TemporaryDirectory(prefix="rota-first-") as folder:
         here = Path(folder)

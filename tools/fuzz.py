@@ -63,7 +63,7 @@ def on_server(bed: Bed, objects: int, seed: int) -> None:
     """Create objects beside a running Rota."""
     rng = random.Random(seed)
     bed.admin.make(node_object("plain", 8))
-    hollow = Hollow(bed.kubeconfig("admin-token"), beats=True).start()
+    hollow = Hollow(bed.kubeconfig("admin-token"), beats=True, only="plain").start()
     configure(bed)
     with tempfile.TemporaryDirectory() as folder:
         replica = Replica(bed, Path(folder), options=["--port", "0"]).start()
@@ -76,7 +76,11 @@ def on_server(bed: Bed, objects: int, seed: int) -> None:
         delete_pods(bed)  # those that make sense hold the node
         bed.admin.make(pod("good", 1, nodeSelector={"kubernetes.io/hostname": "plain"}))
         path = "/api/v1/namespaces/default/pods/good"
-        eventually(lambda: bed.admin.get(path)["spec"].get("nodeName") or check(replica), within_s=120)
+        try:
+            eventually(lambda: bed.admin.get(path)["spec"].get("nodeName") or check(replica), within_s=120)
+        except AssertionError as error:
+            said = [bed.admin.get(path)["status"], bed.admin.get("/api/v1/nodes/plain")["status"].get("conditions")]
+            raise AssertionError(f"a plain pod does not start: {said}\n{replica.log.read_text()[-3000:]}") from error
         check(replica)
         replica.stop()
     hollow.stop()

@@ -136,12 +136,18 @@ def version_of(path: Path) -> str:
 
 
 def notes_of(changelog: str, version: str) -> str:
-    """The changelog's section of a version; that of what is unreleased where it has none yet."""
+    """The highlights of a version in the changelog, which are read in two minutes, or its section where there are none.
+
+    What is unreleased stands for a version that has no section yet.
+    """
     sections = re.split(r"^## ", changelog, flags=re.MULTILINE)[1:]
     for start in (f"[{version}]", "[Unreleased]"):
         for section in sections:
             if section.startswith(start):
-                return f"# Rota {version}\n\n{section.partition(chr(10))[2].strip()}\n"
+                text = section.partition("\n")[2].strip()
+                if highlights := re.search(r"^### Highlights\n(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL):
+                    text = f"{highlights.group(1).strip()}\n\nAll changes are in CHANGELOG.md, below {version}."
+                return f"# Rota {version}\n\n{text}\n"
     raise SystemExit(f"the changelog has no section for {version}")
 
 

@@ -1,4 +1,4 @@
-"""Where scenes are played: the simulator, this machine, a Kubernetes cluster. Each returns the journal of the play."""
+"""Where scenes are played: the simulator, this machine, a Kubernetes cluster, Slurm. Each returns its journal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow
 from e2e.kubernetes.replica import Replica
 from e2e.kubernetes.replica import job as job_object
+from e2e.slurm.bed import SlurmBed
+from e2e.slurm.twin import Twin
 from managers import Manager, eventually
 from rota.core.engine.engine import Engine
 from rota.core.messages.events import Event, JobCancelled, NodeLost
@@ -111,6 +113,32 @@ def on_pods(bed: Bed, launch: Callable[..., Replica], kubelets: Callable[..., Ho
             bed.admin.delete(f"/api/v1/nodes/{scene.loses}")
         _cancel(client, scene)
         return _journal(client, len(scene.parts), folder)
+
+    return play
+
+
+def on_slurm(bed: SlurmBed, launch: Callable[..., Twin]) -> Callable[[Scene, Path], Path]:
+    """Return what plays a scene with batch jobs of a Slurm cluster; priorities are those of QOS."""
+
+    def play(scene: Scene, folder: Path) -> Path:
+        for part in scene.parts:
+            bed.add_qos(f"p{part.priority}", part.priority)
+        rota = launch(bed, "run", "--policy", scene.policy, "--release-after", "0")
+        for number, part in enumerate(scene.parts):
+            if part.at_s:
+                _wait_for_start(rota.client, number)
+            work = f"sleep {part.work_s}; exit {int(part.fails)}"
+            size = (f"--ntasks={part.tasks}", f"--gpus-per-task={part.gpus}", f"--qos=p{part.priority}", "--requeue")
+            bed.submit(work, "--partition=rota", f"--job-name={part.name}", *size)
+        if scene.loses is not None:
+            _wait_for_start(rota.client, len(scene.parts))
+            bed.lose(scene.loses)
+        _cancel(rota.client, scene)
+        try:
+            return _journal(rota.client, len(scene.parts), folder)
+        finally:
+            if scene.loses is not None:
+                bed.bring_back(scene.loses)
 
     return play
 

@@ -89,7 +89,7 @@ def test_commands_in_pages_exist() -> None:
 @pytest.mark.parametrize(
     ("command", "word"),
     [
-        ("sim --trace a.csv --columns x=y", "--columns"),
+        ("sim --trace a.csv --column x=y", "--column"),
         ("simm --trace a.csv", "simm"),
         ("token create ada --tenants x", "--tenants"),
         ("token mint ada", "mint"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from builders import GIB, job
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, Level, Locality, NodeId
+from rota.core.model.labels import NODE_NAME, Requirement
 from rota.drivers.simulator.misfits import why_never_fits
 
 CLUSTER = Cluster(
@@ -46,8 +48,32 @@ CLUSTER = Cluster(
             {"workers": 8, "locality": Locality(level=Level.RACK, hard=True)},
             "needs 8 devices in one rack, and no rack has more than 6",
         ),
+        (
+            {"workers": 8, "cpu_milli": 4000, "memory_bytes": GIB},
+            "8 tasks of 1 devices, 4,000 thousandths of CPUs, 1,073,741,824 bytes of memory, and the nodes of one type",
+        ),
+        (
+            {"requires": ((Requirement("zone", "In", ("x", "y")), Requirement("ssd", "Exists")),)},
+            "requires nodes with zone In x, y and ssd Exists, and no node that it tolerates has that",
+        ),
+        (
+            {"workers": 5, "device_types": ("a",), "requires": ((Requirement(NODE_NAME, "In", ("a1",)),),)},
+            "needs 5 tasks of 1 devices, and the nodes that it may use of one type have room for 4",
+        ),
         ({"workers": 11}, "needs 11 devices and can never fit into the cluster (10 devices)"),
     ],
 )
 def test_reason_names_what_lacks(asked: dict[str, Any], told: str) -> None:
-    assert told in why_never_fits(job("x", **asked), CLUSTER)
+    requires = asked.pop("requires", ())
+    wanted = job("x", **asked)
+    wanted = replace(wanted, roles=tuple(replace(role, requires=requires) for role in wanted.roles))
+
+    assert told in why_never_fits(wanted, CLUSTER)
+
+
+def test_tasks_that_leave_devices_over_on_each_node_are_counted() -> None:
+    nodes = tuple(Node(id=NodeId(f"n{number}"), device_type=DeviceType("a"), devices=4) for number in range(3))
+
+    told = why_never_fits(job("x", workers=4, gpus=3), Cluster(nodes=nodes))
+
+    assert told == "needs 4 tasks of 3 devices, and the nodes have room for 3"

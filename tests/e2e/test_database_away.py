@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 
 from e2e.machine_probes import ROUNDS, ended, log_of, pid_of, ready, refusal
 from managers import Manager, eventually
+from ports import free_port
 
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 pytestmark = pytest.mark.slow
@@ -32,9 +32,7 @@ class Server:
         self._folder = folder
         self._binaries = POSTGRES[-1].parent
         self._as_user = ["setpriv", "--reuid", "nobody", "--clear-groups"] if os.geteuid() == 0 else []
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         folder.mkdir(mode=0o777)
         folder.chmod(0o777)
         init = [str(self._binaries / "initdb"), "-A", "trust", "-U", "rota", str(folder / "db")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,6 @@ sys.path.insert(0, {folder!r})
 import rota.drivers.local.task_runner.nvml as nvml
 import rota.drivers.local.gpu.abilities as abilities
 nvml.DRIVER, abilities.LIBRARY = os.devnull, {library!r}
-from rota.cli.main import run
-run()
 """
 LONG, SHORT = 400, 30
 
@@ -34,7 +31,7 @@ def cuda(tmp_path: Path) -> CudaStandIn:
 @pytest.fixture
 def manager(tmp_path: Path, cuda: CudaStandIn) -> Iterator[Manager]:
     one = Manager(tmp_path, "--policy", "priority", "--cgroups", "off")
-    one.command = [sys.executable, "-c", _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))]
+    one.prelude = _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))
     one.start()
     yield one
     one.clean_up()
@@ -128,7 +125,7 @@ def test_job_with_idle_gpus_is_suspended_with_its_memory_and_goes_on_when_it_is_
     rule = "{below: 5, for: 1s, then: suspend, after: 1s}"
     (tmp_path / "rota.yaml").write_text(f"gpu: {{nvml: {cuda.folder}, sample: 0.2s, idle: {rule}}}\n")
     manager = Manager(tmp_path, "--config", str(tmp_path / "rota.yaml"), "--cgroups", "off")
-    manager.command = [sys.executable, "-c", _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))]
+    manager.prelude = _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))
     manager.start()
     try:
         job_id = submit(manager, cuda, tmp_path / "steps", 3 * LONG)
@@ -150,7 +147,7 @@ def test_job_with_idle_gpus_is_suspended_with_its_memory_and_goes_on_when_it_is_
 def test_time_sliced_jobs_are_never_both_in_gpu_memory_that_is_too_small(tmp_path: Path) -> None:
     cuda = CudaStandIn(tmp_path / "cuda", slow_s=0.3, total=3 << 29)
     manager = Manager(tmp_path, "--policy", "gandiva:quantum_s=1,pack=false,switching=1", "--cgroups", "off")
-    manager.command = [sys.executable, "-c", _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))]
+    manager.prelude = _WITH_STAND_IN.format(folder=str(cuda.folder), library=str(cuda.library))
     manager.start()
     try:
         one = submit(manager, cuda, tmp_path / "one", LONG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,6 +63,20 @@ def test_bug_of_a_job_is_not_tried_again(manager: Manager) -> None:
 
     assert (ended["state"], ended["attempt"], ended["failure"]) == ("failed", 1, "semantic-error")
     assert "not tried again" in manager.rota("why", job_id).stdout
+
+
+def test_lost_run_counts_in_the_failure_rate_and_what_jobs_print_does_not(manager: Manager) -> None:
+    seen = manager.home / "failures-seen.json"
+    before = json.loads(seen.read_text())["failures"] if seen.exists() else 0
+    printed = manager.submit(ECC_ONCE, resources={"gpus": 1})
+    manager.wait(printed)
+    job_id = manager.submit('[ "$ROTA_ATTEMPT" = 2 ] || sleep 60', resources={"gpus": 1})
+    node = manager.wait(job_id, "running")["nodes"][0]
+
+    eventually(lambda: manager.kill_on(node))
+
+    assert manager.wait(job_id)["state"] == "succeeded"
+    assert json.loads(seen.read_text())["failures"] == before + 1
 
 
 def health(manager: Manager) -> list[tuple[str, str]]:

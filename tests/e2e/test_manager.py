@@ -10,7 +10,7 @@ import pytest
 from managers import Manager, eventually
 from rota.sdk.client import Refused
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.executable]
 
 
 def test_command_becomes_a_job_and_says_what_it_says(manager: Manager) -> None:

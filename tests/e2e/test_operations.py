@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import sqlite3
 import subprocess
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from managers import Manager, eventually
+from ports import free_port
 from rota.live.loop.retention import tidy
 from rota.sdk.client import Client, Refused
 from rota.store.database import open_database
@@ -212,9 +212,7 @@ def test_postgresql_keeps_jobs_as_sqlite_does(tmp_path: Path) -> None:
     as_user = ["setpriv", "--reuid", "nobody", "--clear-groups"] if os.geteuid() == 0 else []
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     init = [*as_user, str(binaries / "initdb"), "-A", "trust", "-U", "rota", str(folder / "db")]
     serve = [*as_user, str(binaries / "postgres"), "-D", str(folder / "db"), "-p", str(port), "-k", str(folder)]
     subprocess.run(init, check=True, capture_output=True)

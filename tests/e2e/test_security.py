@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from managers import ROTA, Manager, eventually
+import forked
+from managers import Manager, eventually
 from rota.core.errors import RotaError
 from rota.sdk.client import Client, Refused
 
@@ -63,7 +64,7 @@ def test_commands_take_the_certificate_by_option_by_variable_and_from_the_machin
     elsewhere = {**plain, "XDG_STATE_HOME": str(secure.folder / "nowhere")}
 
     def told(env: dict[str, str], *args: str) -> tuple[int, str]:
-        done = subprocess.run([*ROTA, *args], env=env, capture_output=True, text=True, timeout=60)
+        done = forked.run(args, env=env)
         return done.returncode, done.stderr
 
     assert told(plain, "nodes") == (0, "")

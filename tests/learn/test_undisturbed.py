@@ -112,7 +112,7 @@ def test_broken_order_of_a_journal_is_one_line(lab: Lab, capsys: pytest.CaptureF
 
     assert status(["sim", "--trace", str(journal), "--policy", "fifo", "--contention"]) == 2
 
-    assert capsys.readouterr().err == f"error: {journal}: can't be read: KeyError: 'job_id'\n"
+    assert capsys.readouterr().err == f"error: {journal}:2: a broken step: KeyError: 'job_id'\n"
 
 
 def test_time_before_the_first_step_counts_for_no_job() -> None:

@@ -29,6 +29,16 @@ def test_notes_are_those_of_the_version_or_of_what_is_unreleased() -> None:
     assert notes_of(changelog, "0.3.0") == "# Rota 0.3.0\n\n- new\n"
 
 
+def test_notes_are_the_highlights_where_there_are_any() -> None:
+    changelog = "## [0.2.0] - 2030-01-01\n\nText.\n\n### Highlights\n\n- one\n\n### Added\n\n- more\n"
+
+    assert notes_of(changelog, "0.2.0") == "# Rota 0.2.0\n\n- one\n\nAll changes are in CHANGELOG.md, below 0.2.0.\n"
+
+
+def test_notes_of_this_version_are_read_in_two_minutes() -> None:
+    assert len(notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), __version__).split()) < 450
+
+
 def test_each_way_to_install_is_tried_by_what_it_is_for() -> None:
     slim, sdk, whole = Path("rota_slim-1.whl"), Path("rota_sdk-1.whl"), Path("rota-1.whl")
 
