@@ -25,7 +25,7 @@ ALL_KINDS = (
     *FILE_KINDS,
     FileKind(name="experiment", target="rota.experiments.experiment_file:ExperimentFile", about=""),
 )
-KINDS = ("job", "cluster", "tenant", "settings", "scenario", "network", "experiment")
+KINDS = ("job", "sweep", "cluster", "tenant", "settings", "scenario", "network", "experiment")
 
 
 def _schema(kind: str, capsys: pytest.CaptureFixture[str]) -> Any:

@@ -36,6 +36,7 @@ from rota.api.limits.asgi import Asgi, Message, Pages, Receive, Send
 from rota.api.limits.callers import FairRequests
 from rota.api.log import LoggedRequests
 from rota.api.service import Service
+from rota.api.sweeps import routes as sweep_routes
 from rota.core.errors import RotaError, Unavailable
 from rota.files.job_shape import JobFile
 from rota.live.intake.quotas import TooMany
@@ -64,6 +65,7 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.router.routes.append(Route("/api/v1/jobs", submit.submit, methods=["POST"]))
     app.include_router(submit.router, prefix="/api/v1")
     app.include_router(jobs.router, prefix="/api/v1")
+    app.include_router(sweep_routes.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
     app.include_router(estimates.router, prefix="/api/v1")
     app.include_router(gpu_routes.router, prefix="/api/v1")

@@ -24,6 +24,8 @@ from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
+from rota.live.sweeps.keeper import SweepKeeper
+from rota.live.sweeps.views import SweepViews
 from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.node_demand import NodeDemand
@@ -32,6 +34,14 @@ from rota.store.records import Records
 
 if TYPE_CHECKING:
     from rota.live.health.cluster_health import ClusterHealth  # with all of the Kubernetes driver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepParts:
+    """What runs sweeps, and what shows them."""
+
+    keeper: SweepKeeper
+    views: SweepViews
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +83,8 @@ class Service:
     """The health of nodes and the verdicts about failed jobs; None where the cluster itself keeps them."""
     cluster_health: ClusterHealth | None = None
     """The health of the nodes of a Kubernetes cluster; None elsewhere."""
+    sweeps: SweepParts | None = None
+    """Searches over parameters; None where jobs are not processes of this manager."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 

@@ -205,6 +205,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="sweep",
+        target="rota.cli.jobs.sweep:app",
+        summary="Search over the parameters of a training, as jobs.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="ps",
         target="rota.cli.jobs.ps:ps",
         summary="List jobs.",

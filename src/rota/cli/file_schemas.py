@@ -28,6 +28,7 @@ class FileKind:
 
 KINDS = (
     FileKind(name="job", target="rota.files.job_shape:JobFile", about="a job, for rota submit"),
+    FileKind(name="sweep", target="rota.sweeps.file:SweepFile", about="a search over parameters, for rota sweep"),
     FileKind(
         name="cluster",
         target="rota.files.cluster_file:ClusterFile",

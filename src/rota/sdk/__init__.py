@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rota.sdk.client import Client
     from rota.sdk.functions import Call, submit
     from rota.sdk.iteration_shift import IterationShift
+    from rota.sdk.reports import params, report
     from rota.sdk.sharded_checkpoints import ShardedCheckpoints
     from rota.sdk.training import Steps, saving, steps
 
@@ -34,6 +35,8 @@ __all__ = [
     "IterationShift",
     "ShardedCheckpoints",
     "Steps",
+    "params",
+    "report",
     "saving",
     "steps",
     "submit",
@@ -47,6 +50,8 @@ _MODULES = {
     "IterationShift": "rota.sdk.iteration_shift",
     "ShardedCheckpoints": "rota.sdk.sharded_checkpoints",
     "Steps": "rota.sdk.training",
+    "params": "rota.sdk.reports",
+    "report": "rota.sdk.reports",
     "saving": "rota.sdk.training",
     "steps": "rota.sdk.training",
     "submit": "rota.sdk.functions",

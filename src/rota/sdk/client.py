@@ -149,6 +149,31 @@ class Client:
             while output := answer.read1(CHUNK):
                 yield output
 
+    # -- sweeps ----------------------------------------------------------------------------------
+
+    def start_sweep(self, file: Json) -> Json:
+        """Start a sweep of the values of a sweep file; return it with its id."""
+        answer: Json = self._call("POST", "/sweeps", file)
+        return answer
+
+    def sweeps(self, *, all: bool = False, tenant: str | None = None) -> list[Json]:
+        """Return sweeps, newest first; with `all`, those that have ended too."""
+        wanted = {"all": str(all).lower(), "tenant": tenant, "limit": 1000}
+        query = urlencode({name: value for name, value in wanted.items() if value is not None})
+        answer: Json = self._call("GET", f"/sweeps?{query}")
+        found: list[Json] = answer["sweeps"]
+        return found
+
+    def sweep(self, sweep_id: str) -> Json:
+        """Return a sweep with its trials and their curves."""
+        answer: Json = self._call("GET", f"/sweeps/{quote(sweep_id, safe='')}")
+        return answer
+
+    def stop_sweep(self, sweep_id: str) -> Json:
+        """End a sweep and cancel its trials."""
+        answer: Json = self._call("POST", f"/sweeps/{quote(sweep_id, safe='')}/stop")
+        return answer
+
     # -- the cluster -----------------------------------------------------------------------------
 
     def nodes(self) -> list[Json]:

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Generic, TypeVar
 
 from rota.sdk.curve import MetricCurve
+from rota.sdk.reports import trial_reports
 from rota.sdk.save_interval import SaveInterval
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class Steps(Generic[T]):
         self._first = self.step
         self._values: dict[str, float] = {}
         self._curve = None if self._folder is None else MetricCurve(self._folder / f"curve-{self._rank}.json")
+        self._trial = trial_reports()
         self._begun = self._reported_at = self._saved_at = time.monotonic()
 
     def __iter__(self) -> Iterator[T]:
@@ -103,7 +105,7 @@ class Steps(Generic[T]):
                 passed_s = max(time.monotonic() - self._begun, POLL_S)
                 speed = (self.step - self._first) / passed_s
                 self._stop_at = self.step + STEPS_TO_STOP + int(speed * 5 * POLL_S)
-                _write(self._announcement, json.dumps({"step": self._stop_at}))
+                write_file(self._announcement, json.dumps({"step": self._stop_at}))
             elif self.rank != 0:
                 self._stop_at = self._announced_step()
         return self._stop_at is not None and self.step >= self._stop_at
@@ -129,11 +131,13 @@ class Steps(Generic[T]):
         self._interval.saved()
         self._stopped = self._must_stop()
         if self._folder is not None and self._rank == "0":
-            _write(self._folder / "saved.json", json.dumps({"step": self.step + 1, "tasks": self.tasks}))
+            write_file(self._folder / "saved.json", json.dumps({"step": self.step + 1, "tasks": self.tasks}))
 
     def report(self, **values: float) -> None:
-        """Set metrics to show with the progress, such as the loss."""
+        """Set metrics to show with the progress, such as the loss; in a trial of a sweep, those of this step."""
         self._values.update(values)
+        if self._trial is not None:
+            self._trial.add(self.step + 1, {name: float(value) for name, value in values.items()})
 
     def _saved(self, name: str, default: int) -> int:
         """Return a value recorded at the last save."""
@@ -152,14 +156,14 @@ class Steps(Generic[T]):
         values = {name: float(value) for name, value in self._values.items()}
         if self._folder is not None:
             at_s = time.time()
-            _write(
+            write_file(
                 self._folder / f"progress-{self._rank}.json",
                 json.dumps(
                     {"step": self.step, "steps": self._steps, "steps_per_s": speed, "at_s": at_s, "values": values}
                 ),
             )
             if self._curve is not None and (text := self._curve.add(at_s, self.step, values)) is not None:
-                _write(self._folder / f"curve-{self._rank}.json", text)
+                write_file(self._folder / f"curve-{self._rank}.json", text)
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
@@ -212,7 +216,7 @@ def saving() -> None:
             os.close(end)
 
 
-def _write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Write a file atomically; errors are ignored, as a full disk must not end the training."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):

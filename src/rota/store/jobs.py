@@ -165,6 +165,15 @@ class JobRecords:
                 found += connection.execute(select(jobs.c.id, jobs.c.owner, jobs.c.ended_s).where(which)).all()
         return {row.id: row.owner for row in sorted(found, key=lambda row: (row.ended_s or 0.0, row.id))}
 
+    def live_texts(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return where jobs stand, as stored, by id."""
+        found: dict[str, str] = {}
+        with self._engine.connect() as connection:
+            for first in range(0, len(ids), 5000):
+                wanted = select(jobs.c.id, jobs.c.live).where(jobs.c.id.in_(ids[first : first + 5000]))
+                found |= {row.id: row.live for row in connection.execute(wanted)}
+        return found
+
     def latest_named(self, name: str, tenant: str) -> list[str]:
         """Return the ids of a tenant's newest job of a name, and of those of that name submitted with it."""
         of_name = (jobs.c.name == name) & (jobs.c.tenant == tenant)

@@ -16,6 +16,7 @@ from rota.store.forecasts import ForecastRecords, write_forecasts
 from rota.store.jobs import FINAL, JobRecords, Json
 from rota.store.schema import answers, jobs, memory, nodes, segments, settings, steps
 from rota.store.sealing import Sealer
+from rota.store.sweeps import SweepRecords, write_sweeps
 
 SMALL = 64
 _NEW_JOB, _NEW_STEP = insert(jobs), insert(steps)
@@ -45,6 +46,10 @@ class WriteBatch:
     """New forecasts."""
     outcomes: list[Json] = field(default_factory=list)
     """What became of jobs that were forecast: `key`, `state`, `started_s` and `ended_s`."""
+    sweeps: list[Json] = field(default_factory=list)
+    """Sweeps that are new or changed, as whole rows."""
+    trials: list[Json] = field(default_factory=list)
+    """Trials of sweeps that are new or changed, as whole rows."""
     segment: tuple[int, Json] | None = None
     """A new journal segment that begins with these steps: the number of the first, and the header."""
 
@@ -65,6 +70,7 @@ class Records(JobRecords):
     def __init__(self, engine: Engine, sealer: Sealer | None = None) -> None:
         super().__init__(engine)
         self.forecasts = ForecastRecords(engine)
+        self.sweeps = SweepRecords(engine)
         self._sealer = sealer
         """Encrypts secrets as they are written; only the manager has one, readers of the database have none."""
         place = engine.url.database if engine.dialect.name == "sqlite" else None
@@ -146,6 +152,8 @@ class Records(JobRecords):
             connection.execute(insert(settings), {"key": key, "value": value})
         if batch.forecasts or batch.outcomes:
             write_forecasts(connection, batch.forecasts, batch.outcomes)
+        if batch.sweeps or batch.trials:
+            write_sweeps(connection, batch.sweeps, batch.trials, self._seal)
         if batch.memory is not None:
             connection.execute(delete(memory))
             connection.execute(insert(memory), {"body": batch.memory})
@@ -155,7 +163,11 @@ class Records(JobRecords):
 
     def opened_spec(self, row: Row[Any]) -> str:
         """Return the job file of a job's row with its secrets, where this process has the key."""
-        return str(row.spec) if self._sealer is None else self._sealer.unseal(row.spec, row.id)
+        return self.opened(row.spec, row.id)
+
+    def opened(self, spec: str, owner_id: str) -> str:
+        """Return a job file as JSON with its secrets, where this process has the key."""
+        return spec if self._sealer is None else self._sealer.unseal(spec, owner_id)
 
     # -- what a restart needs --------------------------------------------------------------------
 
@@ -268,6 +280,7 @@ class Records(JobRecords):
         kept_segments = self.segments()
         over = [first for (first, _), (_, header) in pairwise(kept_segments) if header["snapshot"]["now_s"] < at_s]
         self.forecasts.drop_before(at_s)
+        self.sweeps.drop_before(at_s)
         with self._engine.begin() as connection:
             connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
             deleted = list(connection.execute(select(jobs.c.id).where(old)).scalars())

@@ -24,6 +24,7 @@ _OUTPUT = "output-"
 _MOST_PROGRESS = 16384
 _MOST_CURVE = 1 << 20
 _MOST_POINTS = 1000
+_MOST_REPORTS = 4 << 20
 _MOST_STEPS = 1 << 53
 _NOT_WHAT_IT_SHOULD_BE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
@@ -111,6 +112,32 @@ def curve(home: Path, job_id: JobId) -> list[tuple[float, int, dict[str, float]]
     except _NOT_WHAT_IT_SHOULD_BE:
         return []
     return [point for point in points if math.isfinite(point[0])]
+
+
+def reports(home: Path, job_id: JobId, metric: str) -> list[tuple[int, float]]:
+    """What a trial's first task reported of a metric, by step; of a step that was done again, the first report."""
+    try:
+        text = _read_shared(home, job_id, "reports.jsonl", _MOST_REPORTS).decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    found: dict[int, float] = {}
+    for line in text.splitlines():
+        try:
+            read = json.loads(line)
+            value, step = float(read["values"][metric]), _count(read["step"])
+        except _NOT_WHAT_IT_SHOULD_BE:
+            continue
+        found.setdefault(step, value if math.isfinite(value) else math.inf)
+    return sorted(found.items())
+
+
+def reports_changed(home: Path, job_id: JobId) -> tuple[int, int] | None:
+    """What changes with every report of a trial; None before the first."""
+    try:
+        found = os.stat(shared_folder(home, job_id) / "reports.jsonl", follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def _read_shared(home: Path, job_id: JobId, name: str, most_bytes: int) -> bytes:

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0008"
+HEAD = "0009"
 """The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
@@ -150,4 +150,38 @@ forecasts = Table(
     Column("ended_s", Float(53)),
     Index("forecasts_by_job", "job_id"),
     Index("forecasts_by_time", "made_s"),
+)
+
+sweeps = Table(
+    "sweeps",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("seq", BigInteger, nullable=False, unique=True),
+    Column("name", String(128), nullable=False),
+    Column("tenant", String(128), nullable=False),
+    Column("owner", String(128), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("account", String(64)),
+    Column("state", String(16), nullable=False),
+    Column("why", Text, nullable=False, server_default=""),
+    Column("created_s", Float(53), nullable=False),
+    Column("ended_s", Float(53)),
+    Column("file", Text, nullable=False),
+    Column("job", Text, nullable=False),
+    Index("sweeps_by_tenant", "tenant", "seq"),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("sweep_id", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("job_id", String(64), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("params", Text, nullable=False),
+    Column("values", Text, nullable=False),
+    Column("curve", Text, nullable=False),
+    Column("why", Text, nullable=False, server_default=""),
+    Column("changed_s", Float(53), nullable=False),
+    Index("trials_by_job", "job_id"),
 )

@@ -22,9 +22,7 @@ COLUMNS = (Column(key="file"), Column(key="finding"))
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help="Cluster files, HiveD files, job files, settings, Kubernetes manifests.", metavar="FILE..."
-        ),
+        typer.Argument(help="Cluster, HiveD, job and sweep files, settings, Kubernetes manifests.", metavar="FILE..."),
     ],
     output: OutputOption = OutputFormat.TABLE,
 ) -> int:
@@ -60,6 +58,7 @@ def _findings(path: Path) -> list[str]:
     from rota.files.openpai import is_openpai, jobs_from
     from rota.files.shape import checked
     from rota.files.up_file import UpFile, is_up_file, settings_from
+    from rota.sweeps.file import is_sweep_file, sweep_file
     from rota.tenancy.audit import audit_tenants
     from rota.tenancy.cells.audit import audit
 
@@ -69,6 +68,9 @@ def _findings(path: Path) -> list[str]:
     document = read_document(path)
     if is_openpai(document):
         jobs_from(document, path)
+        return []
+    if is_sweep_file(document):
+        sweep_file(document, path)
         return []
     if is_up_file(document):
         return _checked_settings(checked(UpFile, settings_from(document, path), path), path)

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId, NodeId
 from rota.live.intake.audit_entry import Asker
-from rota.live.intake.requests import Conflict, Requests
+from rota.live.intake.requests import Along, Conflict, Requests, alone
 
 Json = dict[str, Any]
 
@@ -21,7 +21,7 @@ class ObservedRequests(Requests):
     """Every change is one that Slurm's own commands make."""
 
     async def submit(
-        self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
+        self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False, along: Along = alone
     ) -> list[JobId]:
         """Refuse."""
         _refused("submit with sbatch, or with `rota --slurm submit`")

@@ -62,6 +62,8 @@ REVISED = (
     "preemptible",
 )
 """Fields of a job that may change while it waits."""
+Along = Callable[[LoopEntry], None]
+"""Adds to an entry of the loop what is stored with it."""
 
 
 class NotFound(RotaError):
@@ -83,6 +85,10 @@ class _NewJob:
     job: Job
     record: Record
     needs: list[JobId]
+
+
+def alone(entry: LoopEntry) -> None:
+    """Nothing is stored along with the jobs."""
 
 
 class Requests:
@@ -120,12 +126,15 @@ class Requests:
         """Held while a large submission is made durable, so that small ones wait for one of them at most."""
 
     async def submit(
-        self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
+        self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False, along: Along = alone
     ) -> list[JobId]:
-        """Accept jobs, all or none; their ids once they are durable. A repeated key gets the first answer again."""
+        """Accept jobs, all or none; their ids once they are durable. A repeated key gets the first answer again.
+
+        `along` adds to what is stored with the jobs, in one transaction; it is for submissions without a key.
+        """
         self._control.storage.refuse_if_troubled()
         if key is None:
-            return await self._accept(files, asker, held, None, "")
+            return await self._accept(files, asker, held, None, "", along)
         digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
         known = await asyncio.to_thread(self._records.answer, key)
         if known is not None:
@@ -139,7 +148,7 @@ class Requests:
         return await asyncio.shield(self._under_way[key])
 
     async def _accept(
-        self, files: Sequence[Json], asker: Asker, held: bool, key: str | None, digest: str
+        self, files: Sequence[Json], asker: Asker, held: bool, key: str | None, digest: str, along: Along = alone
     ) -> list[JobId]:
         quotas = self._quotas
         allowance = Allowance(MOST_AT_ONCE if quotas is None else quotas.quota.at_once)
@@ -150,7 +159,9 @@ class Requests:
                 quotas.charge(asker.name, len(new) - len(files))
             async with self._one_large if len(new) > LARGE else nullcontext():
                 with nullcontext() if quotas is None else quotas.reserved(asker.name, len(new)):
-                    return await self._take(self._entry(new, asker, held), asker, key, digest)
+                    entry = self._entry(new, asker, held)
+                    along(entry)
+                    return await self._take(entry, asker, key, digest)
 
     async def _checked(self, files: Sequence[Json], asker: Asker, allowance: Allowance) -> list[_NewJob]:
         """Return the jobs of files that were submitted together; raise a `RotaError` if one of them is refused."""

@@ -161,9 +161,9 @@ class Control:
             events.append(JobHeld(event.job_id))
         self.happened(LoopEntry(events))
 
-    def hold_when_stopped(self, job_id: JobId) -> None:
-        """Hold a job that is being stopped as soon as it has, before it can start again."""
-        self._hold_when_stopped.add(job_id)
+    def hold_when_stopped(self, job_id: JobId, *, hold: bool = True) -> None:
+        """Hold a job that is being stopped as soon as it has, before it can start again; or no longer do so."""
+        (self._hold_when_stopped.add if hold else self._hold_when_stopped.discard)(job_id)
 
     def warn(self, job_id: JobId, text: str) -> None:
         """Tell all listeners of a warning about a job."""
@@ -285,12 +285,7 @@ class Control:
                 await asyncio.sleep(0)
             await self._take_in(made, part)
         for entry in entries:
-            made.batch.answers.extend(entry.answers)
-            made.batch.drained.update(entry.drained)
-            made.batch.audit.extend(entry.audit)
-            made.batch.forecasts.extend(entry.forecasts)
-            made.batch.outcomes.extend(entry.outcomes)
-            made.batch.settings.update(entry.settings)
+            entry.add_to(made.batch)
             if entry.cluster is not None and self.present is not None:
                 self.present.became(entry.cluster, self.state)
                 made.batch.settings[CLUSTER_KEY] = dump(self.present.encode(self.state))
@@ -337,6 +332,7 @@ class Control:
             self._held_back.withdrawn.update(jobs)
             made.batch.answers = [row for row in made.batch.answers if row not in entry.answers]
             made.batch.audit = [row for row in made.batch.audit if row not in entry.audit]
+            made.batch.trials = [row for row in made.batch.trials if row not in entry.trials]
             self.happened(LoopEntry([JobCancelled(job_id) for job_id in jobs]))
             entry.answer(CantStore(f"nothing can be stored now: {self.trouble}; try again later"))
         made.drop_rows(self._held_back.withdrawn)

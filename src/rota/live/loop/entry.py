@@ -14,6 +14,7 @@ from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
 from rota.live.loop.record import Record
+from rota.store.records import WriteBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,10 @@ class LoopEntry:
     """The job files of jobs that an event updates."""
     cluster: Cluster | None = None
     """The cluster after the events, if they change it."""
+    sweeps: list[dict[str, Any]] = field(default_factory=list)
+    """Sweeps that are new or changed."""
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    """Trials that are new or changed."""
     segment: JournalSegment | None = None
     """Begins before the events."""
     done: asyncio.Future[None] | None = None
@@ -49,6 +54,17 @@ class LoopEntry:
     def cancels(self) -> bool:
         """Whether it does nothing but cancel jobs, which is possible even while nothing can be stored."""
         return bool(self.events) and all(isinstance(event, JobCancelled) for event in self.events)
+
+    def add_to(self, batch: WriteBatch) -> None:
+        """Add what is written with the events to a batch."""
+        batch.answers.extend(self.answers)
+        batch.drained.update(self.drained)
+        batch.audit.extend(self.audit)
+        batch.forecasts.extend(self.forecasts)
+        batch.outcomes.extend(self.outcomes)
+        batch.settings.update(self.settings)
+        batch.sweeps.extend(self.sweeps)
+        batch.trials.extend(self.trials)
 
     def answer(self, error: RotaError | Unavailable | None = None) -> None:
         """Answer the request, if one waits for that: it is durable, or refused."""

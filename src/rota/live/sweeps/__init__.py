@@ -1,0 +1,1 @@
+"""Sweeps on a live manager: their trials as jobs, decisions that are durable first, and what users see of them."""

@@ -1,0 +1,296 @@
+"""Runs the sweeps of a manager: reads what trials report, decides, and lets the loop carry it out.
+
+A decision and what it does to jobs are one entry of the loop, and so one transaction: a trial is never lost, and never
+begun twice, whenever the manager is killed. After a restart the sweeps continue from the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from rota.core.errors import RotaError, Unavailable
+from rota.core.messages.events import Event, JobCancelled, JobHeld, JobReleased, JobRequeued
+from rota.core.model.job import JobId, JobState
+from rota.live.intake.audit_entry import Asker, audit_entry
+from rota.live.intake.quotas import TooMany
+from rota.live.intake.requests import Conflict, NotFound, Requests
+from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry, News
+from rota.live.loop.storage import CantStore
+from rota.live.sweeps.rows import FAILED, FINISHED, STOPPED, LiveSweep, sweep_of, trial_row
+from rota.live.sweeps.trial_output import TrialOutput
+from rota.store import clock
+from rota.store.records import Records
+from rota.store.sweeps import RUNNING
+from rota.sweeps.file import sweep_file
+from rota.sweeps.rules import rule_of
+from rota.sweeps.samplers import refuse_unavailable, sample
+from rota.sweeps.search import Search
+from rota.sweeps.trial import Point, Trial, TrialState
+
+log = logging.getLogger("rota.live")
+Json = dict[str, Any]
+LOOK_S = 0.25
+"""How often the reports of running trials are looked at."""
+RETRY_S = 2.0
+"""When what was refused for now is tried again."""
+MOST_NEW = 100
+"""Trials that begin at once."""
+_ENDS = {
+    JobState.SUCCEEDED.value: TrialState.COMPLETED,
+    JobState.FAILED.value: TrialState.FAILED,
+    JobState.CANCELLED.value: TrialState.CANCELLED,
+}
+
+
+class SweepKeeper:
+    """The sweeps that have not ended."""
+
+    def __init__(self, control: Control, records: Records, requests: Requests, home: Path) -> None:
+        self._control = control
+        self._records = records
+        self._requests = requests
+        self._home = home
+        self._live: dict[str, LiveSweep] = {}
+        self._outputs: dict[str, TrialOutput] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._by_job: dict[str, str] = {}
+        self._wake = asyncio.Event()
+        self._next = records.sweeps.next_seq()
+        control.listen(self._noticed)
+
+    def take_up(self) -> None:
+        """Continue the sweeps of the database; to be called before the loop runs, as paused trials must not start."""
+        for row in self._records.sweeps.live():
+            sweep = sweep_of(row, self._records.opened(row.job, row.id), self._records.sweeps.trials(row.id))
+            self._keep(sweep)
+            for trial in sweep.search.trials:
+                events = self._orders(trial)
+                if events:
+                    self._control.happened(LoopEntry(events))
+
+    @property
+    def live(self) -> Sequence[LiveSweep]:
+        """The sweeps that have not ended."""
+        return list(self._live.values())
+
+    def of(self, sweep_id: str) -> LiveSweep | None:
+        """A sweep that has not ended, or None."""
+        return self._live.get(sweep_id)
+
+    def _keep(self, sweep: LiveSweep) -> None:
+        self._live[sweep.id] = sweep
+        self._outputs[sweep.id] = TrialOutput(self._home, sweep.file)
+        self._locks[sweep.id] = asyncio.Lock()
+        for trial in sweep.search.trials:
+            self._by_job[trial.job_id] = sweep.id
+        self._wake.set()
+
+    def _forget(self, sweep: LiveSweep) -> None:
+        for kept in (self._live, self._outputs, self._locks):
+            kept.pop(sweep.id, None)
+        for trial in sweep.search.trials:
+            self._by_job.pop(trial.job_id, None)
+
+    def _noticed(self, news: Sequence[News]) -> None:
+        if any(str(each.job_id) in self._by_job for each in news):
+            self._wake.set()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def start(self, values: Json, asker: Asker) -> LiveSweep:
+        """Accept a sweep with its first trials, all or nothing; return it once it is durable."""
+        file = sweep_file(values)
+        refuse_unavailable(file)
+        seq, self._next = self._next, self._next + 1
+        sweep = LiveSweep(
+            id=f"s{seq}",
+            seq=seq,
+            name=file.name or f"s{seq}",
+            asker=asker,
+            values=values,
+            search=Search(file, rule_of(file)),
+            created_s=clock.now_s(),
+        )
+
+        def along(entry: LoopEntry) -> None:
+            entry.sweeps.append(sweep.row())
+            entry.audit.append(audit_entry(asker, "sweep", sweep.id, sweep.name))
+
+        steps = sweep.search.decide({}, {})
+        await self._begin(sweep, min(steps.new, MOST_NEW), along)
+        self._keep(sweep)
+        log.info("sweep", extra={"sweep": sweep.id, "who": asker.name})
+        return sweep
+
+    async def stop(self, sweep_id: str, asker: Asker) -> None:
+        """End a sweep: its trials are cancelled, and no more begin."""
+        sweep = self._live.get(sweep_id)
+        if sweep is None:
+            if await asyncio.to_thread(self._records.sweeps.one, sweep_id) is None:
+                raise NotFound(f"there is no sweep {sweep_id[:64]!r}")
+            raise Conflict(f"sweep {sweep_id} has ended already")
+        async with self._locks[sweep_id]:
+            if sweep.state != RUNNING:
+                raise Conflict(f"sweep {sweep_id} has ended already")
+            entry = self._ending(sweep, STOPPED, f"stopped by {asker.name}")
+            entry.audit.append(audit_entry(asker, "stop-sweep", sweep.id, sweep.name))
+            await self._control.apply(entry)
+        log.info("stop-sweep", extra={"sweep": sweep.id, "who": asker.name})
+
+    def _ending(self, sweep: LiveSweep, state: str, why: str) -> LoopEntry:
+        """End a sweep; return the entry that makes it so."""
+        entry = LoopEntry([])
+        for trial in list(sweep.search.trials):
+            if not trial.state.is_over:
+                self._change(sweep, replace(trial, state=TrialState.CANCELLED, why="the sweep has ended"), entry)
+        self._end(sweep, state, why, entry)
+        return entry
+
+    def _end(self, sweep: LiveSweep, state: str, why: str, entry: LoopEntry) -> None:
+        sweep.state, sweep.why, sweep.ended_s = state, why, clock.now_s()
+        entry.sweeps.append(sweep.row())
+        self._forget(sweep)
+
+    # -- the search ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Look at all sweeps again and again, until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), LOOK_S if self._live else None)
+            self._wake.clear()
+            for sweep in list(self._live.values()):
+                async with self._locks[sweep.id]:
+                    if sweep.state == RUNNING:
+                        await self._advance(sweep)
+
+    async def _advance(self, sweep: LiveSweep) -> None:
+        """Take in what is new of a sweep, and do what follows."""
+        reports, ended = await self._news(sweep)
+        if not reports and not ended and not (sweep.is_due and clock.now_s() >= sweep.retry_s):
+            return
+        steps = sweep.search.decide(reports, ended)
+        entry = LoopEntry([])
+        for trial in steps.changed.values():
+            self._change(sweep, trial, entry)
+        if steps.is_over:
+            self._end(sweep, FINISHED, steps.why, entry)
+        if entry.events or entry.trials or entry.sweeps:
+            self._control.happened(entry)  # stored before it is carried out, in the order of all entries
+        sweep.is_due = False
+        if steps.new:
+            await self._begin_more(sweep, min(steps.new, MOST_NEW))
+            sweep.is_due = True
+
+    async def _news(self, sweep: LiveSweep) -> tuple[dict[int, Sequence[Point]], dict[int, TrialState]]:
+        """Return the reports of trials that have reported something, and how those ended whose jobs have."""
+        jobs, kept, output = self._control.state.jobs, self._control.kept, self._outputs[sweep.id]
+        going, gone = [], []
+        for trial in sweep.search.trials:
+            if trial.state.is_over:
+                continue
+            live, record = jobs.get(JobId(trial.job_id)), kept.get(JobId(trial.job_id))
+            if live is None or record is None or live.state.is_final:
+                gone.append(trial)
+            elif trial.state is TrialState.ACTIVE and record.attempt:
+                going.append((trial, record.attempt))
+            elif trial.state is TrialState.PAUSED and live.state is JobState.WAITING and not live.is_leaving:
+                self._control.happened(LoopEntry(self._orders(trial)))  # as after a failure while it was stopped
+        return await asyncio.to_thread(self._read, sweep, output, going, gone)
+
+    def _read(
+        self, sweep: LiveSweep, output: TrialOutput, going: list[tuple[Trial, int]], gone: list[Trial]
+    ) -> tuple[dict[int, Sequence[Point]], dict[int, TrialState]]:
+        reports: dict[int, Sequence[Point]] = {}
+        ended: dict[int, TrialState] = {}
+        for trial, attempts in going:
+            stamp = output.stamp(JobId(trial.job_id), attempts)
+            if stamp != sweep.stamps.get(trial.number):
+                sweep.stamps[trial.number] = stamp
+                reports[trial.number] = output.read(JobId(trial.job_id), attempts)
+        for trial in gone:
+            row = self._records.job(trial.job_id)
+            if row is None or row.state in _ENDS:
+                ended[trial.number] = TrialState.CANCELLED if row is None else _ENDS[row.state]
+                reports[trial.number] = output.read(JobId(trial.job_id), 0 if row is None else row.attempt)
+        return reports, ended
+
+    def _change(self, sweep: LiveSweep, trial: Trial, entry: LoopEntry) -> None:
+        """Put a changed trial, with its row and its orders, into an entry."""
+        before = sweep.search.trials[trial.number]
+        sweep.search.put(trial)
+        entry.trials.append(trial_row(sweep.id, trial))
+        if trial.state is not before.state:
+            entry.events += self._orders(trial)
+            sweep.stamps.pop(trial.number, None)  # a resumed trial is judged by all that it reported
+            log.info("trial", extra={"sweep": sweep.id, "trial": trial.number, "state": trial.state.value})
+
+    def _orders(self, trial: Trial) -> list[Event]:
+        """Return what brings the job of a trial to where the trial is; nothing if it is there."""
+        job_id = JobId(trial.job_id)
+        live = self._control.state.jobs.get(job_id)
+        if live is None or live.state.is_final:
+            return []
+        if trial.state is TrialState.ACTIVE:
+            self._control.hold_when_stopped(job_id, hold=False)
+            return [JobReleased(job_id)] if live.state is JobState.HELD else []
+        if trial.state is not TrialState.PAUSED:
+            return [JobCancelled(job_id)]
+        if live.state is JobState.HELD:
+            return []
+        if live.state is JobState.WAITING and not live.is_leaving:
+            return [JobHeld(job_id)]
+        self._control.hold_when_stopped(job_id)
+        return [] if live.is_leaving else [JobRequeued(job_id)]
+
+    # -- new trials ------------------------------------------------------------------------------
+
+    async def _begin_more(self, sweep: LiveSweep, count: int) -> None:
+        """Begin new trials; wait where their owner may not submit more now, and end the sweep if they are refused."""
+        if clock.now_s() < sweep.retry_s:
+            return
+        try:
+            await self._begin(sweep, count)
+        except (TooMany, CantStore, Unavailable, DBAPIError) as error:
+            sweep.retry_s = clock.now_s() + RETRY_S
+            log.info("sweep-waits", extra={"sweep": sweep.id, "why": str(error)})
+        except RotaError as error:
+            self._control.happened(self._ending(sweep, FAILED, str(error)))
+
+    async def _begin(self, sweep: LiveSweep, count: int, along: Any = None) -> None:
+        """Submit the jobs of new trials, with the trials in the same transaction."""
+        new = await asyncio.to_thread(self._sampled, sweep, count)
+        rule = sweep.search.rule
+        files = [
+            sweep.file.trial_job(sweep.id, sweep.name, trial.number, trial.params, rule.marks(trial.number))
+            for trial in new
+        ]
+        made: list[Trial] = []
+
+        def add(entry: LoopEntry) -> None:
+            for trial, job_id in zip(new, entry.records, strict=True):
+                made.append(replace(trial, job_id=str(job_id)))
+                entry.trials.append(trial_row(sweep.id, made[-1]))
+            if along is not None:
+                along(entry)
+
+        await self._requests.submit(files, sweep.asker, along=add)
+        for trial in made:
+            sweep.search.put(trial)
+            self._by_job[trial.job_id] = sweep.id
+
+    def _sampled(self, sweep: LiveSweep, count: int) -> list[Trial]:
+        """Sample the parameters of new trials, each given those before it."""
+        known = list(sweep.search.trials)
+        for _ in range(count):
+            known.append(Trial(number=len(known), params=sample(sweep.file, len(known), known)))
+        return known[len(sweep.search.trials) :]

@@ -1,0 +1,103 @@
+"""The protocol of a rule of early stopping, and the rule that never stops anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from rota.sweeps.trial import Trial, TrialState
+
+
+class Turn(Enum):
+    """What a trial does after a mark."""
+
+    CONTINUE = "continue"
+    PAUSE = "pause"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision about a trial at a mark, and why."""
+
+    turn: Turn
+    why: str = ""
+
+
+GO_ON = Verdict(Turn.CONTINUE)
+
+
+class Rule(Protocol):
+    """Judges trials at marks: steps at which their values are compared. All values are losses: less is better."""
+
+    new_first: bool
+    """Whether a free place goes to a new trial before one that is paused."""
+
+    def marks(self, number: int) -> tuple[int, ...]:
+        """The first marks of a trial, as far as they are known; its reports there are always kept."""
+
+    def next_mark(self, trial: Trial) -> int | None:
+        """The next step at which a trial is judged; None if it is judged no more."""
+
+    def judge(self, trial: Trial, trials: Sequence[Trial]) -> Verdict:
+        """Decide about a trial that has just reported its value at a mark; `trials` has it with that value."""
+
+    def promoted(self, trials: Sequence[Trial]) -> tuple[Trial, str] | None:
+        """The paused trial that goes on next, and why; None if none does now."""
+
+
+class Never:
+    """Every trial runs to its end."""
+
+    new_first = True
+
+    def marks(self, number: int) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    def next_mark(self, trial: Trial) -> int | None:
+        """None."""
+        return None
+
+    def judge(self, trial: Trial, trials: Sequence[Trial]) -> Verdict:
+        """Go on."""
+        return GO_ON
+
+    def promoted(self, trials: Sequence[Trial]) -> tuple[Trial, str] | None:
+        """None: no trial pauses."""
+        return None
+
+
+def rungs_of(least: int, most: int, factor: int) -> tuple[int, ...]:
+    """The steps least, least*factor, ... below `most`."""
+    found = []
+    step = least
+    while step < most:
+        found.append(step)
+        step *= factor
+    return tuple(found)
+
+
+def following(marks: tuple[int, ...], trial: Trial) -> int | None:
+    """The first mark that a trial has no value for."""
+    passed = len(trial.values)
+    return marks[passed] if passed < len(marks) else None
+
+
+def ranked(trials: Sequence[Trial], mark: int) -> list[Trial]:
+    """The trials with a value at a mark, best first; equals in order of their numbers. Failed ones do not count."""
+    there = [trial for trial in trials if mark in trial.values and trial.state is not TrialState.FAILED]
+    return sorted(there, key=lambda trial: (trial.values[mark], trial.number))
+
+
+def last_resort(trials: Sequence[Trial]) -> tuple[Trial, str] | None:
+    """The best paused trial that came farthest, unless one has run to its end: a sweep ends with a whole trial."""
+    if any(trial.state in (TrialState.COMPLETED, TrialState.ACTIVE) for trial in trials):
+        return None
+    paused = [trial for trial in trials if trial.state is TrialState.PAUSED]
+    if not paused:
+        return None
+    best = min(paused, key=lambda trial: (-len(trial.values), trial.loss, trial.number))
+    return best, "best of those that came farthest"

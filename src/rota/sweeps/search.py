@@ -1,0 +1,132 @@
+"""The search as a calculation: what was reported and what ended goes in, what trials do next comes out.
+
+The caller keeps the trials, makes the changes durable, and then carries them out. Asking again with the same input
+gives the same answer, so that nothing is lost if the caller ends in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from rota.sweeps.file import SweepFile
+from rota.sweeps.rules.rule import Rule, Turn, last_resort
+from rota.sweeps.trial import Point, Trial, TrialState, thinned
+
+KeepTrial: TypeAlias = Callable[[Trial], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What a search does next."""
+
+    changed: dict[int, Trial] = field(default_factory=dict)
+    """Trials that changed, by number."""
+    new: int = 0
+    """How many new trials begin."""
+    is_over: bool = False
+    """Whether the search has ended; all trials are over then."""
+    why: str = ""
+    """Why it ended."""
+
+
+class Search:
+    """One sweep: its file, its rule and its trials in order."""
+
+    def __init__(self, file: SweepFile, rule: Rule, trials: Sequence[Trial] = ()) -> None:
+        self.file = file
+        self.rule = rule
+        self.trials: list[Trial] = list(trials)
+        self._target = file.loss_of(file.objective.target)
+
+    @property
+    def best(self) -> Trial | None:
+        """The trial with the lowest loss; None before the first report."""
+        found = min(self.trials, key=lambda trial: (trial.loss, trial.number), default=None)
+        return found if found is not None and math.isfinite(found.loss) else None
+
+    def put(self, trial: Trial) -> None:
+        """Keep a new or changed trial."""
+        if trial.number == len(self.trials):
+            self.trials.append(trial)
+        else:
+            self.trials[trial.number] = trial
+
+    def decide(self, reports: Mapping[int, Sequence[Point]], ended: Mapping[int, TrialState]) -> Steps:
+        """Return what follows from reports (all of a trial's so far) and from jobs that ended, by trial number.
+
+        Nothing is kept: the caller puts the changed trials once they are durable.
+        """
+        work = Search(self.file, self.rule, self.trials)
+        changed: dict[int, Trial] = {}
+
+        def keep(trial: Trial) -> None:
+            changed[trial.number] = trial
+            work.put(trial)
+
+        for number in sorted({*reports, *ended}):
+            work.follow(number, reports.get(number, ()), ended.get(number), keep)
+        if (why := work.end_reason()) is not None:
+            for trial in list(work.trials):
+                if not trial.state.is_over:
+                    keep(replace(trial, state=TrialState.STOPPED, why=trial.why or "the sweep has ended"))
+            return Steps(changed=changed, is_over=True, why=why)
+        return Steps(changed=changed, new=work.fill(keep))
+
+    def follow(self, number: int, points: Sequence[Point], end: TrialState | None, keep: KeepTrial) -> None:
+        """Take in what a trial reported and whether its job ended, and judge it at the marks that it passed."""
+        trial = self.trials[number]
+        if trial.state.is_over:
+            return
+        if points and points[-1][0] > trial.step:
+            trial = replace(trial, curve=thinned(points, tuple(trial.values)))
+        if end is not None:
+            trial = replace(trial, state=end, why="")
+        if trial is not self.trials[number]:
+            keep(trial)
+        while trial.state is TrialState.ACTIVE or (end is TrialState.COMPLETED):
+            mark = self.rule.next_mark(trial)
+            found = None if mark is None else next((point for point in points if point[0] >= mark), None)
+            if mark is None or found is None:
+                break
+            trial = replace(trial, values={**trial.values, mark: found[1]})
+            keep(trial)
+            if trial.state is not TrialState.ACTIVE:
+                continue
+            verdict = self.rule.judge(trial, self.trials)
+            if verdict.turn is not Turn.CONTINUE:
+                state = TrialState.PAUSED if verdict.turn is Turn.PAUSE else TrialState.STOPPED
+                trial = replace(trial, state=state, why=verdict.why)
+                keep(trial)
+
+    def end_reason(self) -> str | None:
+        """Why the search is over, if it is: the target is reached, too many trials failed, or all is done."""
+        best = self.best
+        if self._target is not None and best is not None and best.loss <= self._target:
+            return f"trial {best.number} reached the target"
+        failed = sum(trial.state is TrialState.FAILED for trial in self.trials)
+        if failed >= min(self.file.max_failures, self.file.trials):
+            return f"{failed} trials failed"
+        if len(self.trials) < self.file.trials or any(trial.state is TrialState.ACTIVE for trial in self.trials):
+            return None
+        if self.rule.promoted(self.trials) is not None or last_resort(self.trials) is not None:
+            return None
+        return "all trials are done"
+
+    def fill(self, keep: KeepTrial) -> int:
+        """Give free places to promoted trials and to new ones; return how many are new."""
+        places = self.file.parallel - sum(trial.state is TrialState.ACTIVE for trial in self.trials)
+        left = self.file.trials - len(self.trials)
+        new = min(max(places, 0), left) if self.rule.new_first else 0
+        while places - new > 0:
+            found = self.rule.promoted(self.trials)
+            if found is None and left == new:
+                found = last_resort(self.trials)
+            if found is None:
+                break
+            trial, why = found
+            keep(replace(trial, state=TrialState.ACTIVE, why=f"promoted: {why}"))
+            places -= 1
+        return min(max(places, 0), left)
