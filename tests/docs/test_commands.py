@@ -48,7 +48,8 @@ def _below(group: TyperGroup, word: str) -> Any:
     entry = next((entry for entry in COMMANDS if entry.name == word), None)
     if group.name == "rota" or group.commands.keys() >= {"sim", "submit"}:
         return None if entry is None else _loaded(word)
-    return group.commands.get(word)
+    found = group.commands.get(word)
+    return group.commands.get("start") if found is None and group.name == "sweep" else found
 
 
 @cache

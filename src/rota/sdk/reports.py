@@ -110,10 +110,10 @@ class _Progress:
         self.step = self._curve.points[-1][1] if self._curve.points else 0
 
     def show(self, step: int, values: dict[str, float]) -> None:
-        from rota.sdk.training import write_file
+        from rota.sdk.training import date_s, write_file
 
         self.step = step
-        now_s, at_s = time.monotonic(), time.time()
+        now_s, at_s = time.monotonic(), date_s()
         self._first = step if self._first is None else self._first
         if now_s - self._shown_s < EVERY_S:
             return

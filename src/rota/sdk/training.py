@@ -216,6 +216,11 @@ def saving() -> None:
             os.close(end)
 
 
+def date_s() -> float:
+    """The date in seconds, by which other machines know when something was reported."""
+    return time.time()
+
+
 def write_file(path: Path, text: str) -> None:
     """Write a file atomically; errors are ignored, as a full disk must not end the training."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")

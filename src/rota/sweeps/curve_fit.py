@@ -39,7 +39,7 @@ def chance_below(steps: Sequence[int], values: Sequence[float], last: int, targe
         weights.append(evidence)
         chances.append(chance)
     share = np.exp(np.asarray(weights) - max(weights))
-    return float(np.dot(share, chances) / share.sum())
+    return min(max(float(np.dot(share, chances) / share.sum()), 0.0), 1.0)
 
 
 def _shapes(x: Floats, last: int) -> list[Floats]:

@@ -13,13 +13,13 @@ import numpy as np
 
 from rota.sweeps.file import SweepFile
 from rota.sweeps.space import ParameterPart
-from rota.sweeps.trial import Trial, TrialState
+from rota.sweeps.trial import SweepTrial, TrialState
 
 LEAST_TRIALS = 5
 Json = dict[str, Any]
 
 
-def importance(file: SweepFile, trials: Sequence[Trial]) -> Json:
+def importance(file: SweepFile, trials: Sequence[SweepTrial]) -> Json:
     """Return the method and a number for each parameter; none while there are too few results."""
     told = [trial for trial in trials if trial.curve and np.isfinite(trial.loss) and _counts(trial)]
     if len(told) < LEAST_TRIALS:
@@ -32,7 +32,7 @@ def importance(file: SweepFile, trials: Sequence[Trial]) -> Json:
     return {"method": "rank correlation", "by_parameter": found}
 
 
-def _counts(trial: Trial) -> bool:
+def _counts(trial: SweepTrial) -> bool:
     return trial.state is not TrialState.FAILED
 
 

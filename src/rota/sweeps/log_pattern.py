@@ -1,6 +1,6 @@
 """Reports found in lines of output, by a pattern such as `epoch {step}: loss {value}`.
 
-The pattern is no regular expression: it is matched in the manager, where one that backtracks would hold up everyone.
+The pattern is no regular expression: it is matched in the manager, where one that backtracks would hold up all users.
 Blanks match any number of blanks, `{any}` matches anything (once), everything else itself.
 """
 

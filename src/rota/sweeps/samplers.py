@@ -12,13 +12,13 @@ from typing import Any
 from rota.core.errors import RotaError
 from rota.sweeps.file import SweepFile
 from rota.sweeps.space import ParameterPart, drawn, plain
-from rota.sweeps.trial import Params, Trial, TrialState
+from rota.sweeps.trial import Params, SweepTrial, TrialState
 
 STARTUP_TRIALS = 10
 """Trials at random before the model of TPE is used."""
 
 
-def sample(file: SweepFile, number: int, trials: Sequence[Trial]) -> Params:
+def sample(file: SweepFile, number: int, trials: Sequence[SweepTrial]) -> Params:
     """Return the parameters of the trial of a number, given those before it."""
     match file.sampler:
         case "grid":
@@ -56,7 +56,7 @@ def _optuna() -> Any:
     return optuna
 
 
-def _by_tpe(file: SweepFile, number: int, trials: Sequence[Trial]) -> Params:
+def _by_tpe(file: SweepFile, number: int, trials: Sequence[SweepTrial]) -> Params:
     """Ask Optuna's TPE, told of all trials so far; those that run count as bad, so that others are tried."""
     optuna = _optuna()
     distributions = {name: _distribution(optuna, part) for name, part in file.parameters.items()}
@@ -79,7 +79,7 @@ def _distribution(optuna: Any, part: ParameterPart) -> Any:
     return kinds.FloatDistribution(low, high, log=part.is_log)
 
 
-def _told(optuna: Any, trial: Trial, distributions: dict[str, Any]) -> Any:
+def _told(optuna: Any, trial: SweepTrial, distributions: dict[str, Any]) -> Any:
     """A trial as Optuna knows it: completed with its value, stopped or paused with what it reported, or running."""
     states = optuna.trial.TrialState
     curve = {step: value for step, value in trial.curve if math.isfinite(value)}

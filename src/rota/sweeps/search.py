@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from rota.sweeps.file import SweepFile
-from rota.sweeps.rules.rule import Rule, Turn, last_resort
-from rota.sweeps.trial import Point, Trial, TrialState, thinned
+from rota.sweeps.rules.rule import Rule, TrialTurn, last_resort
+from rota.sweeps.trial import Point, SweepTrial, TrialState, thinned
 
-KeepTrial: TypeAlias = Callable[[Trial], None]
+KeepTrial: TypeAlias = Callable[[SweepTrial], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class NextSteps:
     """What a search does next."""
 
-    changed: dict[int, Trial] = field(default_factory=dict)
+    changed: dict[int, SweepTrial] = field(default_factory=dict)
     """Trials that changed, by number."""
     new: int = 0
     """How many new trials begin."""
@@ -35,34 +35,34 @@ class Steps:
 class Search:
     """One sweep: its file, its rule and its trials in order."""
 
-    def __init__(self, file: SweepFile, rule: Rule, trials: Sequence[Trial] = ()) -> None:
+    def __init__(self, file: SweepFile, rule: Rule, trials: Sequence[SweepTrial] = ()) -> None:
         self.file = file
         self.rule = rule
-        self.trials: list[Trial] = list(trials)
+        self.trials: list[SweepTrial] = list(trials)
         self._target = file.loss_of(file.objective.target)
 
     @property
-    def best(self) -> Trial | None:
+    def best(self) -> SweepTrial | None:
         """The trial with the lowest loss; None before the first report."""
         found = min(self.trials, key=lambda trial: (trial.loss, trial.number), default=None)
         return found if found is not None and math.isfinite(found.loss) else None
 
-    def put(self, trial: Trial) -> None:
+    def put(self, trial: SweepTrial) -> None:
         """Keep a new or changed trial."""
         if trial.number == len(self.trials):
             self.trials.append(trial)
         else:
             self.trials[trial.number] = trial
 
-    def decide(self, reports: Mapping[int, Sequence[Point]], ended: Mapping[int, TrialState]) -> Steps:
+    def decide(self, reports: Mapping[int, Sequence[Point]], ended: Mapping[int, TrialState]) -> NextSteps:
         """Return what follows from reports (all of a trial's so far) and from jobs that ended, by trial number.
 
         Nothing is kept: the caller puts the changed trials once they are durable.
         """
         work = Search(self.file, self.rule, self.trials)
-        changed: dict[int, Trial] = {}
+        changed: dict[int, SweepTrial] = {}
 
-        def keep(trial: Trial) -> None:
+        def keep(trial: SweepTrial) -> None:
             changed[trial.number] = trial
             work.put(trial)
 
@@ -72,8 +72,8 @@ class Search:
             for trial in list(work.trials):
                 if not trial.state.is_over:
                     keep(replace(trial, state=TrialState.STOPPED, why=trial.why or "the sweep has ended"))
-            return Steps(changed=changed, is_over=True, why=why)
-        return Steps(changed=changed, new=work.fill(keep))
+            return NextSteps(changed=changed, is_over=True, why=why)
+        return NextSteps(changed=changed, new=work.fill(keep))
 
     def follow(self, number: int, points: Sequence[Point], end: TrialState | None, keep: KeepTrial) -> None:
         """Take in what a trial reported and whether its job ended, and judge it at the marks that it passed."""
@@ -96,8 +96,8 @@ class Search:
             if trial.state is not TrialState.ACTIVE:
                 continue
             verdict = self.rule.judge(trial, self.trials)
-            if verdict.turn is not Turn.CONTINUE:
-                state = TrialState.PAUSED if verdict.turn is Turn.PAUSE else TrialState.STOPPED
+            if verdict.turn is not TrialTurn.CONTINUE:
+                state = TrialState.PAUSED if verdict.turn is TrialTurn.PAUSE else TrialState.STOPPED
                 trial = replace(trial, state=state, why=verdict.why)
                 keep(trial)
 

@@ -37,7 +37,7 @@ class TrialState(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class SweepTrial:
     """One trial. Losses are to be minimised; a value to be maximised is negated."""
 
     number: int

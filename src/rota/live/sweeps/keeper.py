@@ -34,7 +34,7 @@ from rota.sweeps.file import sweep_file
 from rota.sweeps.rules import rule_of
 from rota.sweeps.samplers import refuse_unavailable, sample
 from rota.sweeps.search import Search
-from rota.sweeps.trial import Point, Trial, TrialState
+from rota.sweeps.trial import Point, SweepTrial, TrialState
 
 log = logging.getLogger("rota.live")
 Json = dict[str, Any]
@@ -208,7 +208,7 @@ class SweepKeeper:
         return await asyncio.to_thread(self._read, sweep, output, going, gone)
 
     def _read(
-        self, sweep: LiveSweep, output: TrialOutput, going: list[tuple[Trial, int]], gone: list[Trial]
+        self, sweep: LiveSweep, output: TrialOutput, going: list[tuple[SweepTrial, int]], gone: list[SweepTrial]
     ) -> tuple[dict[int, Sequence[Point]], dict[int, TrialState]]:
         reports: dict[int, Sequence[Point]] = {}
         ended: dict[int, TrialState] = {}
@@ -224,7 +224,7 @@ class SweepKeeper:
                 reports[trial.number] = output.read(JobId(trial.job_id), 0 if row is None else row.attempt)
         return reports, ended
 
-    def _change(self, sweep: LiveSweep, trial: Trial, entry: LoopEntry) -> None:
+    def _change(self, sweep: LiveSweep, trial: SweepTrial, entry: LoopEntry) -> None:
         """Put a changed trial, with its row and its orders, into an entry."""
         before = sweep.search.trials[trial.number]
         sweep.search.put(trial)
@@ -234,7 +234,7 @@ class SweepKeeper:
             sweep.stamps.pop(trial.number, None)  # a resumed trial is judged by all that it reported
             log.info("trial", extra={"sweep": sweep.id, "trial": trial.number, "state": trial.state.value})
 
-    def _orders(self, trial: Trial) -> list[Event]:
+    def _orders(self, trial: SweepTrial) -> list[Event]:
         """Return what brings the job of a trial to where the trial is; nothing if it is there."""
         job_id = JobId(trial.job_id)
         live = self._control.state.jobs.get(job_id)
@@ -274,7 +274,7 @@ class SweepKeeper:
             sweep.file.trial_job(sweep.id, sweep.name, trial.number, trial.params, rule.marks(trial.number))
             for trial in new
         ]
-        made: list[Trial] = []
+        made: list[SweepTrial] = []
 
         def add(entry: LoopEntry) -> None:
             for trial, job_id in zip(new, entry.records, strict=True):
@@ -288,9 +288,9 @@ class SweepKeeper:
             sweep.search.put(trial)
             self._by_job[trial.job_id] = sweep.id
 
-    def _sampled(self, sweep: LiveSweep, count: int) -> list[Trial]:
+    def _sampled(self, sweep: LiveSweep, count: int) -> list[SweepTrial]:
         """Sample the parameters of new trials, each given those before it."""
         known = list(sweep.search.trials)
         for _ in range(count):
-            known.append(Trial(number=len(known), params=sample(sweep.file, len(known), known)))
+            known.append(SweepTrial(number=len(known), params=sample(sweep.file, len(known), known)))
         return known[len(sweep.search.trials) :]

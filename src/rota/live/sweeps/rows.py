@@ -13,7 +13,7 @@ from rota.store.sweeps import RUNNING
 from rota.sweeps.file import SweepFile, sweep_file
 from rota.sweeps.rules import rule_of
 from rota.sweeps.search import Search
-from rota.sweeps.trial import Trial, TrialState
+from rota.sweeps.trial import SweepTrial, TrialState
 
 Json = dict[str, Any]
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
@@ -84,7 +84,7 @@ def sweep_of(row: Any, job: str, trials: list[Any]) -> LiveSweep:
     )
 
 
-def trial_row(sweep_id: str, trial: Trial) -> Json:
+def trial_row(sweep_id: str, trial: SweepTrial) -> Json:
     """The row of a trial as it is now."""
     return {
         "sweep_id": sweep_id,
@@ -99,9 +99,9 @@ def trial_row(sweep_id: str, trial: Trial) -> Json:
     }
 
 
-def trial_of(row: Any) -> Trial:
+def trial_of(row: Any) -> SweepTrial:
     """The trial of a row."""
-    return Trial(
+    return SweepTrial(
         number=row.number,
         params=json.loads(row.params),
         job_id=row.job_id,

@@ -14,7 +14,7 @@ from rota.live.sweeps.rows import LiveSweep, sweep_of
 from rota.store import clock
 from rota.store.records import Records
 from rota.sweeps.importance import importance
-from rota.sweeps.trial import Trial, TrialState
+from rota.sweeps.trial import SweepTrial, TrialState
 
 Json = dict[str, Any]
 
@@ -64,7 +64,7 @@ class SweepViews:
             "best": None if best is None else self._best(sweep, best),
         }
 
-    def _best(self, sweep: LiveSweep, best: Trial) -> Json:
+    def _best(self, sweep: LiveSweep, best: SweepTrial) -> Json:
         return {
             "trial": best.number,
             "job": best.job_id,
@@ -85,7 +85,7 @@ class SweepViews:
             "runs": trials,
         }
 
-    def _trial(self, sweep: LiveSweep, trial: Trial, device_s: float | None) -> Json:
+    def _trial(self, sweep: LiveSweep, trial: SweepTrial, device_s: float | None) -> Json:
         file = sweep.file
         return {
             "trial": trial.number,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.sweeps.rules.rule import GO_ON, Turn, Verdict, following, ranked, rungs_of
-from rota.sweeps.trial import Trial, TrialState
+from rota.sweeps.rules.rule import GO_ON, TrialTurn, TrialVerdict, following, ranked, rungs_of
+from rota.sweeps.trial import SweepTrial, TrialState
 
 
 class AsynchronousHalving:
@@ -27,11 +27,11 @@ class AsynchronousHalving:
         """The rungs."""
         return self._rungs
 
-    def next_mark(self, trial: Trial) -> int | None:
+    def next_mark(self, trial: SweepTrial) -> int | None:
         """The next rung."""
         return following(self._rungs, trial)
 
-    def judge(self, trial: Trial, trials: Sequence[Trial]) -> Verdict:
+    def judge(self, trial: SweepTrial, trials: Sequence[SweepTrial]) -> TrialVerdict:
         """Go on among the best of the rung; otherwise pause, or stop where pausing would lose the work."""
         mark = self._rungs[len(trial.values) - 1]
         order = ranked(trials, mark)
@@ -42,9 +42,9 @@ class AsynchronousHalving:
         if place <= go_on:
             return GO_ON
         why = f"{place} of {len(order)} at step {mark}"
-        return Verdict(Turn.PAUSE if self._pauses else Turn.STOP, why)
+        return TrialVerdict(TrialTurn.PAUSE if self._pauses else TrialTurn.STOP, why)
 
-    def promoted(self, trials: Sequence[Trial]) -> tuple[Trial, str] | None:
+    def promoted(self, trials: Sequence[SweepTrial]) -> tuple[SweepTrial, str] | None:
         """The best paused trial of the highest rung that has one among its best."""
         for index in range(len(self._rungs) - 1, -1, -1):
             mark = self._rungs[index]

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from rota.sweeps.rules.rule import GO_ON, Turn, Verdict, following
-from rota.sweeps.trial import Trial, TrialState
+from rota.sweeps.rules.rule import GO_ON, TrialTurn, TrialVerdict, following
+from rota.sweeps.trial import SweepTrial, TrialState
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Hyperband:
         """The rungs of the trial's bracket."""
         return self._bracket(number).rungs
 
-    def next_mark(self, trial: Trial) -> int | None:
+    def next_mark(self, trial: SweepTrial) -> int | None:
         """The next rung of its bracket."""
         return following(self.marks(trial.number), trial)
 
-    def _going_on(self, bracket: Bracket, trials: Sequence[Trial], rung: int) -> list[Trial]:
+    def _going_on(self, bracket: Bracket, trials: Sequence[SweepTrial], rung: int) -> list[SweepTrial]:
         """The trials of a bracket that go on from a rung, best first; none before all others have reported or ended."""
         members = {each.number: each for each in trials if bracket.first <= each.number < bracket.end}
         if len(members) < bracket.end - bracket.first:
@@ -72,14 +72,14 @@ class Hyperband:
             contenders = order[: max(1, size)]
         return contenders
 
-    def judge(self, trial: Trial, trials: Sequence[Trial]) -> Verdict:
+    def judge(self, trial: SweepTrial, trials: Sequence[SweepTrial]) -> TrialVerdict:
         """Pause until all of the rung have reported, unless it was the last of them and goes on."""
         rung = len(trial.values) - 1
         if trial.number in [each.number for each in self._going_on(self._bracket(trial.number), trials, rung)]:
             return GO_ON
-        return Verdict(Turn.PAUSE, f"waits for its bracket at step {self.marks(trial.number)[rung]}")
+        return TrialVerdict(TrialTurn.PAUSE, f"waits for its bracket at step {self.marks(trial.number)[rung]}")
 
-    def promoted(self, trials: Sequence[Trial]) -> tuple[Trial, str] | None:
+    def promoted(self, trials: Sequence[SweepTrial]) -> tuple[SweepTrial, str] | None:
         """A paused trial that goes on from a complete rung, the highest first."""
         for bracket in self._brackets:
             for rung in range(len(bracket.rungs) - 1, -1, -1):

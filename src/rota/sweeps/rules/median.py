@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from rota.sweeps.rules.rule import GO_ON, Turn, Verdict
-from rota.sweeps.trial import Trial
+from rota.sweeps.rules.rule import GO_ON, TrialTurn, TrialVerdict
+from rota.sweeps.trial import SweepTrial
 
 MOST_MARKS = 1000
 
@@ -29,11 +29,11 @@ class Median:
         """The first marks."""
         return tuple(self._first + index * self._every for index in range(100))
 
-    def next_mark(self, trial: Trial) -> int | None:
+    def next_mark(self, trial: SweepTrial) -> int | None:
         """The next multiple."""
         return self._first + len(trial.values) * self._every if len(trial.values) < MOST_MARKS else None
 
-    def judge(self, trial: Trial, trials: Sequence[Trial]) -> Verdict:
+    def judge(self, trial: SweepTrial, trials: Sequence[SweepTrial]) -> TrialVerdict:
         """Stop it if its best value so far is above the median of the others' averages."""
         mark = max(trial.values)
         others = [each for each in trials if each.number != trial.number and mark in each.values]
@@ -43,8 +43,8 @@ class Median:
         best = min(trial.values.values())
         if best <= middle:
             return GO_ON
-        return Verdict(Turn.STOP, f"{best:.4g} is worse than the median {middle:.4g} at step {mark}")
+        return TrialVerdict(TrialTurn.STOP, f"{best:.4g} is worse than the median {middle:.4g} at step {mark}")
 
-    def promoted(self, trials: Sequence[Trial]) -> tuple[Trial, str] | None:
+    def promoted(self, trials: Sequence[SweepTrial]) -> tuple[SweepTrial, str] | None:
         """None: no trial pauses."""
         return None

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from rota.sweeps.trial import Trial, TrialState
+from rota.sweeps.trial import SweepTrial, TrialState
 
 
-class Turn(Enum):
+class TrialTurn(Enum):
     """What a trial does after a mark."""
 
     CONTINUE = "continue"
@@ -19,14 +19,14 @@ class Turn(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TrialVerdict:
     """The decision about a trial at a mark, and why."""
 
-    turn: Turn
+    turn: TrialTurn
     why: str = ""
 
 
-GO_ON = Verdict(Turn.CONTINUE)
+GO_ON = TrialVerdict(TrialTurn.CONTINUE)
 
 
 class Rule(Protocol):
@@ -38,13 +38,13 @@ class Rule(Protocol):
     def marks(self, number: int) -> tuple[int, ...]:
         """The first marks of a trial, as far as they are known; its reports there are always kept."""
 
-    def next_mark(self, trial: Trial) -> int | None:
+    def next_mark(self, trial: SweepTrial) -> int | None:
         """The next step at which a trial is judged; None if it is judged no more."""
 
-    def judge(self, trial: Trial, trials: Sequence[Trial]) -> Verdict:
+    def judge(self, trial: SweepTrial, trials: Sequence[SweepTrial]) -> TrialVerdict:
         """Decide about a trial that has just reported its value at a mark; `trials` has it with that value."""
 
-    def promoted(self, trials: Sequence[Trial]) -> tuple[Trial, str] | None:
+    def promoted(self, trials: Sequence[SweepTrial]) -> tuple[SweepTrial, str] | None:
         """The paused trial that goes on next, and why; None if none does now."""
 
 
@@ -57,15 +57,15 @@ class Never:
         """None."""
         return ()
 
-    def next_mark(self, trial: Trial) -> int | None:
+    def next_mark(self, trial: SweepTrial) -> int | None:
         """None."""
         return None
 
-    def judge(self, trial: Trial, trials: Sequence[Trial]) -> Verdict:
+    def judge(self, trial: SweepTrial, trials: Sequence[SweepTrial]) -> TrialVerdict:
         """Go on."""
         return GO_ON
 
-    def promoted(self, trials: Sequence[Trial]) -> tuple[Trial, str] | None:
+    def promoted(self, trials: Sequence[SweepTrial]) -> tuple[SweepTrial, str] | None:
         """None: no trial pauses."""
         return None
 
@@ -80,19 +80,19 @@ def rungs_of(least: int, most: int, factor: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def following(marks: tuple[int, ...], trial: Trial) -> int | None:
+def following(marks: tuple[int, ...], trial: SweepTrial) -> int | None:
     """The first mark that a trial has no value for."""
     passed = len(trial.values)
     return marks[passed] if passed < len(marks) else None
 
 
-def ranked(trials: Sequence[Trial], mark: int) -> list[Trial]:
+def ranked(trials: Sequence[SweepTrial], mark: int) -> list[SweepTrial]:
     """The trials with a value at a mark, best first; equals in order of their numbers. Failed ones do not count."""
     there = [trial for trial in trials if mark in trial.values and trial.state is not TrialState.FAILED]
     return sorted(there, key=lambda trial: (trial.values[mark], trial.number))
 
 
-def last_resort(trials: Sequence[Trial]) -> tuple[Trial, str] | None:
+def last_resort(trials: Sequence[SweepTrial]) -> tuple[SweepTrial, str] | None:
     """The best paused trial that came farthest, unless one has run to its end: a sweep ends with a whole trial."""
     if any(trial.state in (TrialState.COMPLETED, TrialState.ACTIVE) for trial in trials):
         return None

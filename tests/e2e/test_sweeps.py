@@ -1,0 +1,198 @@
+"""Sweeps on a real manager: trials pause and resume as jobs, nothing is lost by kills, and rights are kept."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from managers import Manager, eventually
+from rota.sdk.client import Client, Refused
+
+pytestmark = pytest.mark.slow
+Json = dict[str, Any]
+TRAIN = """
+import fcntl, os, sys, time
+import rota.sdk
+trial, folder = os.environ["ROTA_TRIAL"], sys.argv[1]
+lock = open(f"{folder}/lock-{trial}", "w")
+fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if the trial runs twice at a time
+x = rota.sdk.params()["x"]
+run = rota.sdk.steps(lambda first: range(first, int(sys.argv[2])), steps=int(sys.argv[2]))
+for step in run:
+    time.sleep(float(sys.argv[3]))
+    run.report(loss=x + 1 / (step + 1))
+    with open(f"{folder}/steps", "a") as steps:
+        steps.write(f"{trial} {step}\\n")
+    if run.should_save:
+        run.saved()
+"""
+
+
+def sweep(manager: Manager, *, steps: int = 16, sleep_s: float = 0.02, **fields: Any) -> Json:
+    """A sweep file of a training that writes down every step that it does."""
+    script = manager.folder / "trial.py"
+    script.write_text(TRAIN)
+    folder = Path(manager.folder) / f"steps-{time.monotonic_ns()}"
+    folder.mkdir()
+    command = [sys.executable, str(script), str(folder), str(steps), str(sleep_s)]
+    values: Json = {
+        "name": "search",
+        "parameters": {"x": {"uniform": [0.0, 1.0]}},
+        "trials": 12,
+        "parallel": 8,
+        "early_stop": {"rule": "asha", "min_steps": 1, "max_steps": steps, "factor": 4},
+        "job": {"run": command, "resources": {"gpus": 1}, "checkpoint": {"grace": "10s"}},
+    }
+    return {**values, **fields}
+
+
+def ended(manager: Manager, sweep_id: str, within_s: float = 90.0) -> Json:
+    """The sweep, once it has ended."""
+
+    def found() -> Json | None:
+        got = manager.client.sweep(sweep_id)
+        return got if got["state"] != "running" else None
+
+    got = eventually(found, within_s=within_s)
+    assert got is not None
+    return got
+
+
+def steps_done(values: Json) -> Counter[str]:
+    """How often each step of each trial was done."""
+    return Counter((Path(values["job"]["run"][2]) / "steps").read_text().splitlines())
+
+
+def jobs_of(manager: Manager) -> list[str]:
+    return [job["name"] for job in manager.client.jobs(all=True) if job["name"].startswith("search-")]
+
+
+def test_trials_pause_and_resume_until_the_best_has_run_to_its_end(shared: Manager) -> None:
+    values = sweep(shared, name="paused")
+
+    started = shared.client.start_sweep(values)
+    found = ended(shared, started["id"])
+
+    best = min(found["runs"], key=lambda run: run["params"]["x"])
+    assert (found["state"], found["why"], found["begun"]) == ("finished", "all trials are done", 12)
+    assert best["state"] == "completed"
+    assert found["best"]["trial"] == best["trial"]
+    assert found["best"]["value"] == pytest.approx(best["params"]["x"] + 1 / 16)
+    assert set(steps_done(values).values()) == {1}, "a resumed trial goes on where it was"
+    assert shared.client.job(best["job"])["attempt"] > 1, "the first of a rung always pauses"
+    assert sum(run["state"] == "stopped" for run in found["runs"]) >= 8
+    assert all(shared.state(run["job"]) == "cancelled" for run in found["runs"] if run["state"] == "stopped")
+    assert 0 < found["device_s"] < 12 * 16
+    assert found["importance"]["by_parameter"]["x"] > 0.3
+
+
+def test_kills_lose_no_trial_and_begin_none_twice(manager: Manager) -> None:
+    values = sweep(manager, steps=16, sleep_s=0.08)
+    sweep_id = manager.client.start_sweep(values)["id"]
+
+    for begun in (8, 9, 11):
+        eventually(lambda least=begun: manager.client.sweep(sweep_id)["begun"] >= least)  # type: ignore[misc]
+        manager.kill()
+        manager.start()
+    found = ended(manager, sweep_id)
+
+    names = jobs_of(manager)
+    assert sorted(names) == sorted(f"search-{number}" for number in range(12))
+    assert [run["trial"] for run in found["runs"]] == list(range(12))
+    assert set(steps_done(values).values()) == {1}
+    assert Counter(run["state"] for run in found["runs"])["failed"] == 0
+    assert min(found["runs"], key=lambda run: run["params"]["x"])["state"] == "completed"
+
+
+def test_metric_of_output_lines_with_another_rule(shared: Manager) -> None:
+    lines = "for i in 1 2 3; do echo step $i gain $ROTA_PARAM_X; sleep 0.05; done"
+    values = {
+        "parameters": {"x": [0.1, 0.5, 0.9]},
+        "sampler": "grid",
+        "objective": {"metric": "gain", "goal": "maximize", "log": "step {step} gain {value}"},
+        "early_stop": "median",
+        "job": {"run": lines},
+    }
+
+    found = ended(shared, shared.client.start_sweep(values)["id"])
+
+    assert found["best"]["value"] == 0.9
+    assert [[step for step, _ in run["curve"]] for run in found["runs"]] == [[1, 2, 3]] * 3
+    assert [run["state"] for run in found["runs"]] == ["completed"] * 3
+
+
+def test_stop_cancels_what_is_left(shared: Manager) -> None:
+    started = shared.client.start_sweep(sweep(shared, steps=2000, name="endless"))
+
+    said = shared.rota("sweep", "stop", started["id"])
+
+    assert said.returncode == 0, said.stderr
+    found = ended(shared, started["id"])
+    assert (found["state"], found["why"]) == ("stopped", "stopped by local")
+    eventually(lambda: all(shared.state(run["job"]) == "cancelled" for run in found["runs"]))
+    with pytest.raises(Refused, match="has ended already"):
+        shared.client.stop_sweep(started["id"])
+    assert next(entry["thing"] for entry in shared.client.audit(100, what="stop-sweep")) == started["id"]
+    listed = shared.rota("sweep", "list", "--all")
+    assert "endless" in listed.stdout
+    shown = shared.rota("sweep", "show", started["id"])
+    assert "cancelled" in shown.stdout
+
+
+def test_refused_sweep_leaves_nothing(shared: Manager) -> None:
+    before = len(shared.client.sweeps(all=True)), len(list(shared.client.jobs(all=True)))
+    values = sweep(shared)
+
+    with pytest.raises(Refused, match="names the type 'H100' of 0 devices"):
+        shared.client.start_sweep({**values, "job": {"run": "x", "resources": {"gpu": "H100"}}})
+    with pytest.raises(Refused, match="sweep: unknown field trails; did you mean 'trials'"):
+        shared.client.start_sweep({**values, "trails": 3})
+
+    assert (len(shared.client.sweeps(all=True)), len(list(shared.client.jobs(all=True)))) == before
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Manager]:
+    """A manager that asks for tokens."""
+    made = Manager(tmp_path, "--emulate", "gpu=8/4", "--require-token").start_guarded()
+    yield made
+    made.clean_up()
+
+
+def test_sweeps_are_within_the_rights_of_tenants(guarded: Manager) -> None:
+    def user(name: str, role: str, tenant: str) -> Client:
+        token = guarded.client.post("/tokens", {"name": name, "role": role, "tenants": [tenant]})["token"]
+        return Client(guarded.client.url, token)
+
+    ada, bob, eve, dan = (
+        user("ada", "member", "nlp"),
+        user("bob", "member", "nlp"),
+        user("eve", "member", "vision"),
+        user("dan", "viewer", "nlp"),
+    )
+    values = sweep(guarded, steps=2000)
+    secret = {"env": {"KEY": {"secret": "hidden"}, "PLAIN": "seen"}}
+    started = ada.start_sweep({**values, "job": {**values["job"], **secret}})
+
+    assert (started["owner"], started["tenant"]) == ("ada", "nlp")
+    assert [each["id"] for each in bob.sweeps()] == [started["id"]]
+    assert eve.sweeps() == []
+    with pytest.raises(Refused, match="there is no sweep"):
+        eve.sweep(started["id"])
+    with pytest.raises(Refused, match="not valid for tenant 'nlp'"):
+        eve.start_sweep({**values, "tenant": "nlp"})
+    with pytest.raises(Refused, match="viewer"):
+        dan.start_sweep(values)
+    with pytest.raises(Refused, match="belongs to 'ada'"):
+        bob.stop_sweep(started["id"])
+    assert bob.sweep(started["id"])["file"]["job"]["env"] == {"KEY": "***", "PLAIN": "***"}
+    assert ada.sweep(started["id"])["file"]["job"]["env"] == {"KEY": {"secret": "***"}, "PLAIN": "seen"}
+    assert not any(b"hidden" in path.read_bytes() for path in guarded.home.glob("rota.db*"))
+    assert ada.stop_sweep(started["id"])["state"] == "stopped"
+    assert [entry["who"] for entry in guarded.client.audit(100, what="sweep")] == ["ada"]
