@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +73,20 @@ def test_all_tasks_together_are_limited(real: Cgroups) -> None:
 
     assert hungry.returncode == -9
     assert share == (200 if real.version == 2 else 2048)
+
+
+def test_cgroup_that_two_remove_at_once_is_removed_without_an_error(real: Cgroups) -> None:
+    """A manager that starts sweeps while the ends of tasks are still being concluded."""
+    with ThreadPoolExecutor(2) as both:
+        for number in range(600):
+            token = f"{number}/1/0"
+            real.make(token, TaskLimits())
+            together = threading.Barrier(2)
+            removals = [both.submit(lambda: (together.wait(), real.remove(token))) for _ in range(2)]  # noqa: B023
+            for removal in removals:
+                removal.result()
+            assert not (next(iter(real.parents.values())) / token.replace("/", "-")).exists()
+    real.sweep([])
 
 
 def test_what_nobody_knows_is_swept_away(real: Cgroups) -> None:

@@ -384,8 +384,8 @@ class AttemptController:
         """Remove what is left of an attempt, then report its end: its devices are free only then."""
         job_id = attempt.job.id
         for task in attempt.tasks:
-            self._by_token.pop(task.token, None)
             yield from self._side.run(self._settings.limits.removal(task.token))
+            self._by_token.pop(task.token, None)  # only now: a sweep removes the cgroups of unknown tasks
             yield 0.0
         if self._settings.confinement.mounts:
             self._do(asyncio.to_thread(remove_private, self._settings.home, job_id, attempt.number))

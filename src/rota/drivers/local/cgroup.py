@@ -261,9 +261,8 @@ def _share_cpu(folder: Path, version: int, cpu_milli: int) -> None:
 def _removal(folder: Path) -> Iterator[float]:
     """Kill until nothing is left: a cgroup with processes can't be removed."""
     for _ in range(GONE_TRIES):
-        with contextlib.suppress(FileNotFoundError):
-            for pid in _members(folder):
-                send_if(pid, partial(_is_member, folder, pid), signal.SIGKILL)
+        for pid in _members(folder):
+            send_if(pid, partial(_is_member, folder, pid), signal.SIGKILL)
         try:
             folder.rmdir()
         except FileNotFoundError:
@@ -275,7 +274,10 @@ def _removal(folder: Path) -> Iterator[float]:
 
 
 def _members(folder: Path) -> list[int]:
-    return [int(pid) for pid in (folder / "cgroup.procs").read_text().split()]
+    """Return the processes of a cgroup; none if it is gone, is removed while it is read, or can't be read now."""
+    with contextlib.suppress(OSError):
+        return [int(pid) for pid in (folder / "cgroup.procs").read_text().split()]
+    return []
 
 
 def _is_member(folder: Path, pid: int) -> bool:

@@ -73,7 +73,7 @@ class JobsPage:
                 button("Submit a job", "add", primary=True).on_click(lambda: ui.navigate.to("/submit"))
         with html.div().classes("filters"):
             search = ui.input(placeholder="Name, owner or ID", value=self._text, on_change=self._set("_text")).props(
-                'outlined dense clearable debounce=300 aria-label="Search by name, owner or ID"'
+                'outlined dense clearable aria-label="Search by name, owner or ID"'
             )
             with search.add_slot("prepend"):
                 ui.icon("search").props("aria-hidden=true")
@@ -168,8 +168,10 @@ class JobsPage:
         names = await asyncio.to_thread(records.tenant_names)
         self._show_tenants([name for name in names if (allowed := self._context.tenants()) is None or name in allowed])
         arrays = [row.array_id for row in rows if row.array_id is not None and not self._array]
-        self._arrays = await asyncio.to_thread(records.array_counts, arrays)
-        first = self._page * PAGE
+        counts = await asyncio.to_thread(records.array_counts, arrays)
+        if search != self._search():  # the user has searched for something else meanwhile
+            return
+        self._arrays, first = counts, self._page * PAGE
         set_text(self._found, f"{words.plural(total, 'job')}")
         set_text(self._where, f"{first + 1:,}–{first + len(rows):,} of {total:,}" if rows else "")
         self._back.set_enabled(self._page > 0)

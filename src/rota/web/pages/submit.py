@@ -96,7 +96,7 @@ class SubmitPage:
                     self._inputs[field.path] = self._input(field)
             with card("Job file", "YAML"):
                 self._text = ui.textarea(value=draft.text_of(values), on_change=self._text_changed)
-                self._text.props('outlined debounce=250 input-class="yaml" aria-label="Job file" spellcheck=false')
+                self._text.props('outlined input-class="yaml" aria-label="Job file" spellcheck=false')
                 self._error = html.div().classes("trouble").props("role=alert")
                 html.p("All fields of a job file can be set here, including those missing from the form.").classes(
                     "muted"
@@ -109,7 +109,8 @@ class SubmitPage:
             element = ui.textarea(field.label).props('input-class="yaml" rows=3 autogrow').classes("form-wide")
         else:
             element = ui.input(field.label, placeholder=field.hint)
-        element.props("outlined dense debounce=250 stack-label")
+        # No `debounce`: on a slow page Quasar then shows the value of before for a moment, and sends it as if typed.
+        element.props("outlined dense stack-label")
         element.on_value_change(lambda event: self._field_changed(field, event))
         return element
 
