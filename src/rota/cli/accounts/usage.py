@@ -1,4 +1,4 @@
-"""`rota usage` and `rota shares`: used device time, what it costs, and who has used more than its share."""
+"""`rota usage` and `rota shares`: used device time, what it costs, and the standing of tenants and users."""
 
 from __future__ import annotations
 

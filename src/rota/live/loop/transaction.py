@@ -38,7 +38,7 @@ class Transaction:
         self._dependents = dependents
         self._names = names
         self._ledger = ledger
-        """Accounts for the device time of jobs; None: nobody asks."""
+        """Accounts for the device time of jobs; None keeps none."""
 
     def add(
         self,
