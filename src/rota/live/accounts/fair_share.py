@@ -13,7 +13,7 @@ SPAN_HALF_LIVES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class FairShareStanding:
     """How a tenant, or a user of one, stands."""
 
     tenant: str
@@ -35,7 +35,7 @@ def standings(
     now_s: float,
     weights: Mapping[str, float],
     half_life_s: float = HALF_LIFE_S,
-) -> list[Standing]:
+) -> list[FairShareStanding]:
     """Return the standing of each tenant with its users; `weights` are those of tenants, 1 for others."""
     used: dict[str, dict[str, float]] = {name: {} for name in weights}
     for row in rows:
@@ -44,7 +44,7 @@ def standings(
         users[row.owner] = users.get(row.owner, 0.0) + row.device_s * 0.5 ** (age_s / half_life_s)
     total = sum(sum(users.values()) for users in used.values())
     shares = sum(weights.get(name, 1.0) for name in used)
-    found: list[Standing] = []
+    found: list[FairShareStanding] = []
     for tenant, users in sorted(used.items()):
         weight = weights.get(tenant, 1.0)
         norm = weight / shares if shares else 0.0
@@ -54,9 +54,9 @@ def standings(
     return found
 
 
-def _standing(tenant: str, user: str, shares: float, norm: float, used_s: float, total_s: float) -> Standing:
+def _standing(tenant: str, user: str, shares: float, norm: float, used_s: float, total_s: float) -> FairShareStanding:
     usage = used_s / total_s if total_s else 0.0
     factor = 2.0 ** (-usage / norm) if norm else 0.0
-    return Standing(
+    return FairShareStanding(
         tenant=tenant, user=user, shares=shares, norm_shares=norm, raw_usage_s=used_s, usage=usage, factor=factor
     )
