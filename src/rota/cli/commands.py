@@ -163,6 +163,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="budgets",
+        target="rota.cli.accounts.budgets:app",
+        summary="List the budgets of tenants and what is used of them, or set them.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="shares",
         target="rota.cli.accounts.usage:shares",
         summary="Show the fair-share standing of tenants and users.",
