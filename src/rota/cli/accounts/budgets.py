@@ -83,7 +83,7 @@ def set_budget(
     from rota.sdk.client import Client
 
     client = Client(server)
-    given = {"tenant": tenant, "user": user, "project": project, "gpu_hours": gpu_hours, "cost": cost}
+    given: Json = {"tenant": tenant, "user": user, "project": project, "gpu_hours": gpu_hours, "cost": cost}
     given |= {"period": period, "warn": warn or None, "at_limit": at_limit}
     known = next((each for each in client.budgets() if each["name"] == name), {})
     wanted = {key: value for key, value in known.items() if key not in ("name", "used", "reached")}
