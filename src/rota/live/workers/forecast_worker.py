@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -20,7 +20,8 @@ from rota.core.codec.values import decode_cluster, decode_event, decode_job, enc
 from rota.core.engine.engine import Engine
 from rota.core.errors import RotaError
 from rota.core.messages.events import JobArrived
-from rota.core.model.job import Job, JobId
+from rota.core.model.job import Job, JobId, JobState
+from rota.core.state.state import State
 from rota.files.network.network_file import network_from_spec
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.costs import CostLearner
@@ -53,8 +54,12 @@ LONGEST_COMMAND = 200
 class ForecastWorker:
     """Client of the worker."""
 
-    def __init__(self, scheduling: Scheduling, database: str) -> None:
-        self._setting = {
+    def __init__(
+        self, scheduling: Scheduling, database: str, order: Callable[[], Sequence[str] | None] | None = None
+    ) -> None:
+        """`order` returns the waiting jobs as another scheduler ranks them; None where that is by submission."""
+        self._order = order
+        self._setting: Json = {
             "database": database,
             "cluster": encode_cluster(scheduling.cluster),
             "policy": scheduling.policy,
@@ -68,6 +73,8 @@ class ForecastWorker:
     async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = MANAGER) -> Forecast:
         """Return when a job will start and end; `arrives` is a hypothetical job."""
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
+        if self._order is not None and (ranked := self._order()) is not None:
+            question["order"] = list(ranked)
         return decode_forecast(await self._helper.ask(question, asker))
 
     async def more_nodes(self, job_id: JobId) -> list[NodeDemand]:
@@ -85,6 +92,16 @@ def main() -> None:
     forecaster = Forecaster()
     gc.disable()  # a forward run makes many objects and no cycles
     answer_all(forecaster.reply)
+
+
+def rank_waiting(state: State, order: Iterable[str]) -> None:
+    """Give waiting jobs the places in the order of submission that another scheduler's ranks say.
+
+    Jobs that are not ranked keep theirs.
+    """
+    ranked = [live for name in order if (live := state.jobs.get(JobId(name))) and live.state is JobState.WAITING]
+    for live, seq in zip(ranked, sorted(live.seq for live in ranked), strict=True):
+        live.seq = seq
 
 
 class Forecaster:
@@ -127,6 +144,7 @@ class Forecaster:
             self._learn(records)
         finally:
             records.close()
+        rank_waiting(was.state, question.get("order", ()))
         begun_s = time.monotonic()
         found = self.forecast(was, asked, queue)
         took_s = (time.monotonic() - begun_s) * _processes()
