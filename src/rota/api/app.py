@@ -24,6 +24,7 @@ from rota.api import (
     truth,
 )
 from rota.api.access import Forbidden, Unknown
+from rota.api.accounts import usage as usage_routes
 from rota.api.admin import audit, tenants, tokens
 from rota.api.gpu import routes as gpu_routes
 from rota.api.guard.cross_site import SameSite
@@ -66,6 +67,7 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(submit.router, prefix="/api/v1")
     app.include_router(jobs.router, prefix="/api/v1")
     app.include_router(sweep_routes.router, prefix="/api/v1")
+    app.include_router(usage_routes.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
     app.include_router(estimates.router, prefix="/api/v1")
     app.include_router(gpu_routes.router, prefix="/api/v1")
