@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import job
 from drivers.slurm.slurm_values import job_value
-from rota.core.model.job import JobState
-from rota.core.state.inventory import Inventory
-from rota.core.state.state import State
 from rota.drivers.slurm.records import read_jobs
 from rota.drivers.slurm.view import SlurmView
-from rota.live.workers.forecast_worker import rank_waiting
+from rota.live.workers.forecast_worker import ranked
 
 PRIORITIES = st.lists(st.integers(0, 4), max_size=8)
 
@@ -32,18 +29,24 @@ def test_ranking_is_by_priority_then_submission_without_held_jobs(priorities: li
         assert view.ranking() == [str(number) for _, number in sorted(waiting)]
 
 
+class Row(NamedTuple):
+    """What a row of the records has of a job."""
+
+    id: str
+    state: str
+    seq: int
+    live: str
+
+
 @given(st.permutations(range(6)), st.sets(st.integers(0, 5)))
 def test_ranked_jobs_swap_places_and_others_keep_theirs(order: list[int], running: set[int]) -> None:
-    state = State(Inventory())
-    for number in range(6):
-        live = state.admit(job(str(number)), 1.0)
-        if number in running:
-            live.state = JobState.RUNNING
-    ranked = [number for number in order if number not in running]
+    states = ["running" if number in running else "waiting" for number in range(6)]
+    rows = [Row(str(number), state, number, json.dumps({"seq": number})) for number, state in enumerate(states)]
 
-    rank_waiting(state, [str(number) for number in order] + ["unknown"])
+    found = ranked(rows, [str(number) for number in order] + ["unknown"])
 
-    seqs = {int(name): live.seq for name, live in state.jobs.items()}
+    seqs = {int(row.id): row.seq for row in found}
+    assert {int(row.id): json.loads(row.live)["seq"] for row in found} == seqs
     assert all(seqs[number] == number for number in running)
-    assert [number for number in sorted(seqs, key=seqs.__getitem__) if number not in running] == ranked
-    assert sorted(seqs.values()) == list(range(6))
+    waiting = [number for number in order if number not in running]
+    assert [number for number in sorted(seqs, key=seqs.__getitem__) if number not in running] == waiting

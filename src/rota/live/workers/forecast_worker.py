@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import Any
 
 from rota.core.codec.values import decode_cluster, decode_event, decode_job, encode_cluster, encode_event
@@ -21,7 +22,6 @@ from rota.core.engine.engine import Engine
 from rota.core.errors import RotaError
 from rota.core.messages.events import JobArrived
 from rota.core.model.job import Job, JobId, JobState
-from rota.core.state.state import State
 from rota.files.network.network_file import network_from_spec
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.costs import CostLearner
@@ -94,14 +94,20 @@ def main() -> None:
     answer_all(forecaster.reply)
 
 
-def rank_waiting(state: State, order: Iterable[str]) -> None:
-    """Give waiting jobs the places in the order of submission that another scheduler's ranks say.
+def ranked(rows: Sequence[Any], order: Iterable[str]) -> Sequence[Any]:
+    """Give the rows of waiting jobs the places in the order of submission that another scheduler's ranks say.
 
     Jobs that are not ranked keep theirs.
     """
-    ranked = [live for name in order if (live := state.jobs.get(JobId(name))) and live.state is JobState.WAITING]
-    for live, seq in zip(ranked, sorted(live.seq for live in ranked), strict=True):
-        live.seq = seq
+    place = {name: index for index, name in enumerate(order)}
+    found = [(row, json.loads(row.live)) for row in rows if row.id in place and row.state == JobState.WAITING.value]
+    seqs = sorted(value["seq"] for _, value in found)
+    found.sort(key=lambda pair: place[pair[0].id])
+    moved = {
+        row.id: SimpleNamespace(**{**row._asdict(), "seq": seq, "live": json.dumps({**value, "seq": seq})})
+        for (row, value), seq in zip(found, seqs, strict=True)
+    }
+    return [moved.get(row.id, row) for row in rows]
 
 
 class Forecaster:
@@ -140,11 +146,10 @@ class Forecaster:
             needed = () if asked.arrives is None else asked.arrives.depends_on
             most = self._pace.most(scheduling.policy, BUDGET.seconds * _processes())
             queue = LongQueue([asked.job_id, *needed], most)
-            was = restored(records, scheduling, queue)
+            was = restored(records, scheduling, lambda rows: ranked(queue(rows), question.get("order", ())))
             self._learn(records)
         finally:
             records.close()
-        rank_waiting(was.state, question.get("order", ()))
         begun_s = time.monotonic()
         found = self.forecast(was, asked, queue)
         took_s = (time.monotonic() - begun_s) * _processes()
