@@ -48,6 +48,9 @@ EnvFromShellOption = Annotated[
 NoImageOption = Annotated[
     bool, typer.Option("--no-image", help="Run without the file's container image, directly on the machine.")
 ]
+SnapshotOption = Annotated[
+    bool, typer.Option("--snapshot", help="Pack the code and run that; what was run can be run again.")
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Submit nothing; print when it would start.")]
 
 
@@ -74,6 +77,7 @@ def submit(
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     no_image: NoImageOption = False,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
+    snapshot: SnapshotOption = False,
     dry_run: DryRunOption = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
@@ -87,6 +91,8 @@ def submit(
       rota submit --name bert --gpus 4 --workers 2 -- torchrun train.py
 
       rota submit --array 0-9 --gpus 1 -- python sweep.py
+
+      rota submit --snapshot --gpus 1 -- python train.py
 
       rota submit openpai-job.yaml --no-image
 
@@ -106,6 +112,8 @@ def submit(
             if no_image:
                 job.pop("image", None)
             _set_env(job, env or [], secret or [], source)
+        if snapshot and not dry_run:
+            _pack(jobs, server)
         if dry_run:
             return _try_out(jobs, server)
         return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
@@ -141,6 +149,25 @@ def _mapping(job: Json, field: str, source: str) -> Json:
     if found is not None and not isinstance(found, dict):
         raise RotaError(f"{source}: {field} is {found!r:.60}; it must be a mapping of fields to values")
     return found or {}
+
+
+def _pack(jobs: list[Json], server: str | None) -> None:
+    """Replace the working directory of jobs by the code that is in it now; each folder is packed once."""
+    from rota.sdk.client import Client
+    from rota.sdk.snapshot import pack
+
+    client = client_for(server)
+    if os.environ.get(SLURM) or not isinstance(client, Client):
+        raise RotaError("--snapshot: code is kept by a Rota manager of processes; leave it out here")
+    packed: dict[tuple[str, str | None], Json] = {}
+    for job in jobs:
+        folder = str(Path(job.pop("workdir")).absolute())
+        place = (folder, job.get("tenant"))
+        if place not in packed:
+            with pack(Path(folder)) as snapshot:
+                client.send_snapshot(snapshot, job.get("tenant"))
+                packed[place] = snapshot.described()
+        job["snapshot"] = packed[place]
 
 
 def _send(
