@@ -30,11 +30,8 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
 
 
 def ended(manager: Manager, job_id: str) -> Json:
-    def found() -> Json | None:
-        job = manager.client.job(job_id)
-        return job if job["state"] in FINAL else None
-
-    return eventually(found)
+    eventually(lambda: manager.client.job(job_id)["state"] in FINAL)
+    return manager.client.job(job_id)
 
 
 def output(manager: Manager, job_id: str) -> str:
@@ -99,9 +96,12 @@ def test_same_code_is_sent_once_and_large_code_in_parts(
     (code / "large").write_bytes(os.urandom(4000))
     sent: list[str] = []
     call = manager.client._call
-    monkeypatch.setattr(
-        manager.client, "_call", lambda method, *rest, **more: (sent.append(method), call(method, *rest, **more))[1]
-    )
+
+    def counted(method: str, *rest: Any) -> Any:
+        sent.append(method)
+        return call(method, *rest)
+
+    monkeypatch.setattr(manager.client, "_call", counted)
 
     with pack(code) as snapshot:
         manager.client.send_snapshot(snapshot)

@@ -11,10 +11,10 @@ import pytest
 
 from rota.core.errors import RotaError
 from rota.sdk import snapshot
-from rota.sdk.snapshot import Snapshot, pack
+from rota.sdk.snapshot import PackedCode, pack
 
 
-def packed(folder: Path) -> Snapshot:
+def packed(folder: Path) -> PackedCode:
     """What was packed; its archive is closed."""
     with pack(folder) as found:
         return found

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
-    from rota.sdk.snapshot import Snapshot
+    from rota.sdk.snapshot import PackedCode
 
 Json = dict[str, Any]
 CHUNK = 1 << 18
@@ -64,7 +64,7 @@ class DataCalls(ABC):
             raise
         return size
 
-    def send_snapshot(self, snapshot: Snapshot, tenant: str | None = None) -> None:
+    def send_snapshot(self, snapshot: PackedCode, tenant: str | None = None) -> None:
         """Send packed code to the manager, as far as it has not got it."""
         query = {"size": snapshot.size} | ({} if tenant is None else {"tenant": tenant})
         place = f"/snapshots/{snapshot.digest}"

@@ -32,7 +32,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class PackedCode:
     """A packed folder: the archive, its digest, and where the code comes from."""
 
     archive: IO[bytes]
@@ -48,7 +48,7 @@ class Snapshot:
 
 
 @contextmanager
-def pack(folder: Path) -> Iterator[Snapshot]:
+def pack(folder: Path) -> Iterator[PackedCode]:
     """Pack a folder, for as long as the context lasts; raises a `RotaError` if there is nothing in it, or too much."""
     if not folder.is_dir():
         raise RotaError(f"--snapshot: {folder} is not a folder; run it where the code is, or give the job a workdir")
@@ -66,7 +66,7 @@ def pack(folder: Path) -> Iterator[Snapshot]:
         archive.seek(0)
         digest = hashlib.file_digest(archive, "sha256").hexdigest()
         archive.seek(0)
-        yield Snapshot(archive=archive, digest=digest, size=size, files=len(names), origin=_origin(folder))
+        yield PackedCode(archive=archive, digest=digest, size=size, files=len(names), origin=_origin(folder))
 
 
 def _write(archive: IO[bytes], folder: Path, names: Sequence[str]) -> None:

@@ -35,7 +35,9 @@ COLUMNS = (
 
 def get(
     job: JobArgument,
-    path: Annotated[str | None, typer.Argument(help="A file or a folder of the job; . is all of it.")] = None,
+    path: Annotated[
+        str | None, typer.Argument(help="A file or a folder of the job; . is all of it.", metavar="PATH")
+    ] = None,
     to: Annotated[Path | None, typer.Option("--to", help="Where to write it; the present folder by default.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     server: ServerOption = None,

@@ -92,8 +92,6 @@ def submit(
 
       rota submit --array 0-9 --gpus 1 -- python sweep.py
 
-      rota submit --snapshot --gpus 1 -- python train.py
-
       rota submit openpai-job.yaml --no-image
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
@@ -108,18 +106,16 @@ def submit(
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
             source = "job" if len(jobs) == 1 else f"job {number}"
-            _add_options(job, own, needs, saves, source)
-            if no_image:
-                job.pop("image", None)
+            _add_options(job, own, needs, saves, source, no_image=no_image)
             _set_env(job, env or [], secret or [], source)
-        if snapshot and not dry_run:
-            _pack(jobs, server)
         if dry_run:
             return _try_out(jobs, server)
+        if snapshot:
+            _pack(jobs, server)
         return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
 
 
-def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str) -> None:
+def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str, *, no_image: bool) -> None:
     """Put the options that were given over the fields of a job."""
     job.update({key: value for key, value in own.items() if value is not None})
     given = {key: value for key, value in needs.items() if value is not None}
@@ -128,6 +124,8 @@ def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: 
     if saves is not None:
         job["checkpoint"] = {**_mapping(job, "checkpoint", source), **saves}
     job.setdefault("workdir", os.getcwd())
+    if no_image:
+        job.pop("image", None)
 
 
 @contextmanager

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
 from collections.abc import Container
 from pathlib import Path
 
 from rota.core.errors import RotaError
+from rota.store import clock
 from rota.store.run_folder import folder_bytes
 
 MOST_BYTES = 256 << 20
@@ -86,11 +86,11 @@ class Snapshots:
     def tidy(self, named: Container[str]) -> list[str]:
         """Delete what no job names and nobody asked for in the last day; return the digests."""
         gone = []
-        before = time.time() - KEPT_S
+        before = clock.now_s() - KEPT_S
         for path in self._folder.glob("*/*"):
             digest = path.name.partition(".")[0]
             try:
-                if path.stat().st_mtime < before and (path.suffix == ".part" or digest not in named):
+                if clock.from_wall_s(path.stat().st_mtime) < before and (path.suffix == ".part" or digest not in named):
                     path.unlink()
                     gone.append(digest)
             except OSError:
