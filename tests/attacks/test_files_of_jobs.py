@@ -115,7 +115,7 @@ def test_listing_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert found.is_cut
 
 
-@attack("reads a colleague's results", stopped_by="files are for those who may change the job")
+@attack("reads a colleague's results", stopped_by="files need the right to change the job")
 def test_files_are_for_the_owner_and_maintainers(lab: Lab) -> None:
     job_id = lab.submit("ada", "echo mine > $ROTA_RUN_DIR/result.txt")
     eventually(lambda: lab.job(job_id)["state"] == "succeeded")

@@ -6,6 +6,7 @@ import re
 
 from docs.pages import ROOT
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
+from rota.api.accounts import usage
 from rota.api.admin import audit, tenants, tokens
 from rota.api.data import artefacts, snapshots
 from rota.api.gpu import routes as gpu_routes
@@ -50,6 +51,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         sweep_routes.router,
         artefacts.router,
         snapshots.router,
+        usage.router,
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

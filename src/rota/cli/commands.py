@@ -157,6 +157,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.RUN,
     ),
     CommandEntry(
+        name="usage",
+        target="rota.cli.accounts.usage:app",
+        summary="Show used GPU hours, energy and cost, or set prices.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="shares",
+        target="rota.cli.accounts.usage:shares",
+        summary="Show the fair-share standing of tenants and users.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="truth",
         target="rota.cli.manager.truth:truth",
         summary="Compare forecasts and simulations with what happened.",

@@ -12,6 +12,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
 
+from rota.store.accounts.holds import HoldRecords, write_holds
+from rota.store.accounts.outbox import OutboxRecords, write_messages
+from rota.store.accounts.usage import UsageRecords, UsageRow, write_usage
 from rota.store.audit import append_audit
 from rota.store.forecasts import ForecastRecords, write_forecasts
 from rota.store.jobs import FINAL, JobRecords, Json
@@ -52,6 +55,12 @@ class WriteBatch:
     """Sweeps that are new or changed, as whole rows."""
     trials: list[Json] = field(default_factory=list)
     """Trials of sweeps that are new or changed, as whole rows."""
+    usage: list[UsageRow] = field(default_factory=list)
+    """Device time to be added to the accounts."""
+    holds: dict[str, Json | None] = field(default_factory=dict)
+    """Jobs that a budget holds, or holds no longer (None)."""
+    messages: list[Json] = field(default_factory=list)
+    """Messages to be sent."""
     segment: tuple[int, Json] | None = None
     """A new journal segment that begins with these steps: the number of the first, and the header."""
 
@@ -73,6 +82,9 @@ class Records(JobRecords):
         super().__init__(engine)
         self.forecasts = ForecastRecords(engine)
         self.sweeps = SweepRecords(engine)
+        self.usage = UsageRecords(engine)
+        self.holds = HoldRecords(engine)
+        self.outbox = OutboxRecords(engine)
         self._sealer = sealer
         """Encrypts secrets as they are written; only the manager has one, readers of the database have none."""
         place = engine.url.database if engine.dialect.name == "sqlite" else None
@@ -156,6 +168,11 @@ class Records(JobRecords):
             write_forecasts(connection, batch.forecasts, batch.outcomes)
         if batch.sweeps or batch.trials:
             write_sweeps(connection, batch.sweeps, batch.trials, self._seal)
+        if batch.usage:
+            write_usage(connection, batch.usage)
+        write_holds(connection, batch.holds)
+        if batch.messages:
+            write_messages(connection, batch.messages)
         if batch.memory is not None:
             connection.execute(delete(memory))
             connection.execute(insert(memory), {"body": batch.memory})
@@ -283,6 +300,7 @@ class Records(JobRecords):
         over = [first for (first, _), (_, header) in pairwise(kept_segments) if header["snapshot"]["now_s"] < at_s]
         self.forecasts.drop_before(at_s)
         self.sweeps.drop_before(at_s)
+        self.outbox.drop_before(at_s)
         with self._engine.begin() as connection:
             connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
             deleted = list(connection.execute(select(jobs.c.id).where(old)).scalars())

@@ -50,7 +50,7 @@ async def listed(
     job_id: JobPath,
     path: Annotated[str, Query(max_length=MOST_PATH, description="Only what is below this folder.")] = "",
 ) -> Response:
-    """List the files that a job wrote to its own folder; for those who may change the job."""
+    """List the files that a job wrote to its own folder; for users with the right to change the job."""
     parts = service(request)
     await readable(parts, caller, job_id)
     try:
@@ -68,12 +68,12 @@ async def fetched(
     job_id: JobPath,
     path: Annotated[str, Path(max_length=MOST_PATH, description="The file, relative to the job's folder.")],
 ) -> Response:
-    """Return a file that a job wrote; for those who may change the job."""
+    """Return a file that a job wrote; for users with the right to change the job."""
     return await artefact(service(request), caller, job_id, path)
 
 
 async def readable(parts: Service, caller: Principal, job_id: str) -> Any:
-    """Return a job's record; raises a `RotaError` for callers who may not read its files."""
+    """Return a job's record; raises a `RotaError` for callers without the right to its files."""
     row = await visible(parts, caller, job_id)
     caller.must_act_on(row.tenant, row.owner, job_id)
     return row

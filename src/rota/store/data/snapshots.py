@@ -84,7 +84,7 @@ class Snapshots:
         return size
 
     def tidy(self, named: Container[str]) -> list[str]:
-        """Delete what no job names and nobody asked for in the last day; return the digests."""
+        """Delete what no job names and no request asked for in the last day; return the digests."""
         gone = []
         before = clock.now_s() - KEPT_S
         for path in self._folder.glob("*/*"):
