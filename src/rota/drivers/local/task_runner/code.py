@@ -18,7 +18,7 @@ CODE, LOCK = "code", ".code.lock"
 
 def open_archive(path: str) -> IO[bytes]:
     """Open an archive, while the manager's files can still be read."""
-    return open(path, "rb")  # noqa: SIM115  # `unpack` closes it
+    return open(path, "rb")  # `unpack` closes it
 
 
 def unpack(archive: IO[bytes], folder: str) -> None:
