@@ -6,13 +6,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rota.api.accounts.setup import account_upkeep, with_accounts
+from rota.api.data.setup import with_data
 from rota.api.service import Service
 from rota.api.sweeps.setup import sweep_upkeep, with_sweeps
 
 
 def with_parts(service: Service) -> Service:
-    """Return the services with sweeps and accounts."""
-    return with_accounts(with_sweeps(service))
+    """Return the services with data, sweeps and accounts."""
+    return with_accounts(with_sweeps(with_data(service)))
 
 
 def upkeep_of(service: Service) -> list[Callable[[], Coroutine[Any, Any, None]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -9,11 +10,11 @@ from urllib.parse import quote, urlencode
 Json = dict[str, Any]
 
 
-class AccountCalls:
-    """The part of `Client` for accounts."""
+class AccountCalls(ABC):
+    """What a client can do with accounts."""
 
-    def _call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any: ...
 
     def usage(self, by: str = "tenant,user", **only: str | None) -> Json:
         """Return GPU hours, cost and energy: `since`, `until`, `tenant`, `user` and `project` narrow it down."""
