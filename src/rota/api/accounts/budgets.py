@@ -1,4 +1,4 @@
-"""Routes for budgets: everyone reads those of its tenants, admins change them."""
+"""Routes for budgets: users read those of their tenants, admins change them."""
 
 from __future__ import annotations
 

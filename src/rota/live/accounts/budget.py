@@ -94,10 +94,10 @@ class UsageBudget:
     def words(self, used: float, currency: str = "") -> str:
         """Return how much of it is used, in words."""
         unit = "GPU hours" if self.cost is None else currency or "of cost"
-        whom = f"tenant {self.tenant}" + (f", user {self.user}" if self.user else "")
-        whom += f", project {self.project}" if self.project else ""
+        scope = f"tenant {self.tenant}" + (f", user {self.user}" if self.user else "")
+        scope += f", project {self.project}" if self.project else ""
         span = "in all" if self.period is Period.TOTAL else f"this {self.period.value}"
-        return f"budget {self.name} of {whom}: {used:.2f} of {self.limit:g} {unit} used {span}"
+        return f"budget {self.name} of {scope}: {used:.2f} of {self.limit:g} {unit} used {span}"
 
     def encode(self) -> dict[str, Any]:
         """Return it as JSON values."""

@@ -124,7 +124,7 @@ class BudgetKeeper:
         return None
 
     def _gate(self, entry: LoopEntry) -> None:
-        """Hold new jobs of a used-up budget, and let nobody release one."""
+        """Hold new jobs of a used-up budget, and refuse to release one."""
         if not self._reached:
             return
         events: list[Event] = []
