@@ -219,7 +219,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="submit",
         target="rota.cli.jobs.submit:submit",
-        summary="Submit a job file, or a command.",
+        summary="Submit a job file, a script of Slurm, or a command.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.jobs.batch_script import batch_script_of, how_sent
 from rota.cli.manager.connect import SLURM, ServerOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -55,7 +56,10 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Submit nothing; p
 
 
 def submit(
-    what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="Job files, or -- and a command.")],
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="WHAT...", help="Job files, a script with #SBATCH lines, or -- and a command."),
+    ],
     name: Annotated[str | None, typer.Option("--name", help="The job's name.")] = None,
     gpus: Annotated[str | None, typer.Option(help="GPUs per task; 0.5 shares one.")] = None,
     gpu: Annotated[list[str] | None, typer.Option(help="Acceptable GPU types, best first.")] = None,
@@ -82,7 +86,7 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
 ) -> int:
-    """Submit job files, all or none, or a command; print the jobs' ids.
+    """Submit job files, all or none, a batch script of Slurm, or a command; print the jobs' ids.
 
     Examples:
 
@@ -94,10 +98,13 @@ def submit(
 
       rota submit openpai-job.yaml --no-image
 
+      rota submit slurm-script.sh --gpu A100
+
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    files = _files(what)
-    jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what}]
+    script = batch_script_of(what)
+    files = _files(what) if script is None else []
+    jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what} if script is None else script.job]
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     saves = None if checkpoint is None else {"path": checkpoint} if checkpoint else {}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
@@ -112,7 +119,7 @@ def submit(
             return _try_out(jobs, server)
         if snapshot:
             _pack(jobs, server)
-        return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
+        return _send(jobs, server=server, **how_sent(script, array, env_from_shell, held=held, wait=wait))
 
 
 def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str, *, no_image: bool) -> None:
