@@ -205,6 +205,24 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="run",
+        target="rota.cli.interactive.run:run",
+        summary="Run a command as a job in the foreground, with a terminal.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="exec",
+        target="rota.cli.interactive.run:exec_",
+        summary="Run a command or a shell beside a running task.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="attach",
+        target="rota.cli.interactive.run:attach",
+        summary="Come back to the terminal of a job.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="sweep",
         target="rota.cli.jobs.sweep:app",
         summary="Search over the parameters of a training, as jobs.",

@@ -9,12 +9,15 @@ import select
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
 from rota.sdk.credentials import read_credentials
 from rota.sdk.place import ManagerAddress, find_manager
+
+if TYPE_CHECKING:
+    from rota.sdk.websocket import ClientSocket
 
 Json = dict[str, Any]
 CHUNK = 65536
@@ -148,6 +151,23 @@ class Client:
         with self._open("GET", f"/jobs/{quote(job_id, safe='')}/logs?{urlencode(wanted)}") as answer:
             while output := answer.read1(CHUNK):
                 yield output
+
+    def session(self, job_id: str, **asked: object) -> ClientSocket:
+        """Open the socket of a session in a job's task; its first message says what to open."""
+        from rota.sdk.websocket import HandshakeRefused, open_socket
+
+        path = f"/api/v1/jobs/{quote(job_id, safe='')}/session?{urlencode(asked)}"
+        try:
+            return open_socket(self._connect(), f"{self._host}:{self._port}", path, self._headers())
+        except HandshakeRefused as refused:
+            if refused.status == 401 and self._is_kept:
+                raise _logged_out(refused.body) from None
+            _checked(refused.status, refused.body)
+            raise AssertionError from None
+        except ssl.SSLCertVerificationError as error:
+            raise _not_trusted(self.url, error) from error
+        except OSError as error:
+            raise Unavailable(f"the manager at {self.url} does not answer: {error}") from error
 
     # -- sweeps ----------------------------------------------------------------------------------
 

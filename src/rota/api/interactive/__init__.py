@@ -1,0 +1,1 @@
+"""Sessions in tasks over WebSockets: who may open one, and the way of its bytes."""
