@@ -76,9 +76,7 @@ def test_input_and_outputs_are_pipes_without_a_terminal(shared: Manager) -> None
     ("command", "out", "status"),
     [("true", "", 0), ("echo done", "done\n", 0), ("echo before; kill -9 $$", "before\n", 137), ("exit 3", "", 3)],
 )
-def test_what_a_quick_command_says_and_returns_arrives(
-    shared: Manager, command: str, out: str, status: int
-) -> None:
+def test_what_a_quick_command_says_and_returns_arrives(shared: Manager, command: str, out: str, status: int) -> None:
     ran = shared.rota("run", "--", "sh", "-c", command)
 
     assert (ran.stdout, ran.returncode) == (out, status), ran.stderr
@@ -250,7 +248,11 @@ def guarded(tmp_path: Path) -> Iterator[Manager]:
 
 def test_only_the_owner_opens_a_session_and_a_revoked_token_ends_it(guarded: Manager) -> None:
     made = {}
-    for name, role, tenants in (("ada", "member", ["nlp"]), ("bob", "member", ["nlp"]), ("eve", "maintainer", ["vision"])):
+    for name, role, tenants in (
+        ("ada", "member", ["nlp"]),
+        ("bob", "member", ["nlp"]),
+        ("eve", "maintainer", ["vision"]),
+    ):
         made[name] = guarded.client.post("/tokens", {"name": name, "role": role, "tenants": tenants})
     ada, bob, eve = (Client(guarded.client.url, made[name]["token"]) for name in ("ada", "bob", "eve"))
     job_id = ada.submit({"run": "exec sleep 1000", "tenant": "nlp"})[0]

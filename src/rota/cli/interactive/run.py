@@ -10,6 +10,7 @@ import typer
 
 from rota.cli.interactive import terminal_mode
 from rota.cli.interactive.loop import SessionLoop, SessionPlan
+from rota.cli.jobs.show import JobArgument
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.core.errors import RotaError
 from rota.sdk.client import Client
@@ -95,7 +96,7 @@ def _variables(env: list[str], secret: list[str], *, has_tty: bool) -> Json:
 
 
 def exec_(
-    job: Annotated[str, typer.Argument(help="The job's id.")],
+    job: JobArgument,
     what: Annotated[
         list[str] | None, typer.Argument(metavar="[COMMAND...]", help="The command; a shell if there is none.")
     ] = None,
@@ -121,7 +122,7 @@ def exec_(
 
 
 def attach(
-    job: Annotated[str, typer.Argument(help="The job's id.")],
+    job: JobArgument,
     session: Annotated[
         str | None, typer.Option(help="A command beside the task that was left, by its number.", metavar="N")
     ] = None,
