@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import select
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
+from rota.sdk.answers import Refused as Refused
+from rota.sdk.answers import checked, is_open, logged_out, not_trusted, trusting
 from rota.sdk.credentials import read_credentials
+from rota.sdk.data_calls import DataCalls
 from rota.sdk.place import ManagerAddress, find_manager
 
 if TYPE_CHECKING:
@@ -23,15 +25,7 @@ Json = dict[str, Any]
 CHUNK = 65536
 
 
-class Refused(RotaError):
-    """The manager refused a request; `status` is the HTTP status."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class Client:
+class Client(DataCalls):
     """The client of one manager: by address, or the one on this machine."""
 
     def __init__(
@@ -161,11 +155,11 @@ class Client:
             return open_socket(self._connect(), f"{self._host}:{self._port}", path, self._headers())
         except HandshakeRefused as refused:
             if refused.status == 401 and self._is_kept:
-                raise _logged_out(refused.body) from None
-            _checked(refused.status, refused.body)
+                raise logged_out(refused.body) from None
+            checked(refused.status, refused.body)
             raise AssertionError from None
         except ssl.SSLCertVerificationError as error:
-            raise _not_trusted(self.url, error) from error
+            raise not_trusted(self.url, error) from error
         except OSError as error:
             raise Unavailable(f"the manager at {self.url} does not answer: {error}") from error
 
@@ -192,6 +186,30 @@ class Client:
     def stop_sweep(self, sweep_id: str) -> Json:
         """End a sweep and cancel its trials."""
         answer: Json = self._call("POST", f"/sweeps/{quote(sweep_id, safe='')}/stop")
+        return answer
+
+    # -- accounts --------------------------------------------------------------------------------
+
+    def usage(self, by: str = "tenant,user", **only: str | None) -> Json:
+        """Return GPU hours, cost and energy: `since`, `until`, `tenant`, `user` and `project` narrow it down."""
+        query = urlencode({name: value for name, value in {"by": by, **only}.items() if value is not None})
+        answer: Json = self._call("GET", f"/usage?{query}")
+        return answer
+
+    def prices(self) -> Json:
+        """Return the prices of device time and energy."""
+        answer: Json = self._call("GET", "/prices")
+        return answer
+
+    def set_prices(self, per_gpu_hour: Mapping[str, float], *, per_kwh: float = 0.0, currency: str = "") -> Json:
+        """Set the prices by device type (`*` for all others) from the present hour on."""
+        body = {"per_gpu_hour": dict(per_gpu_hour), "per_kwh": per_kwh, "currency": currency}
+        answer: Json = self._call("PUT", "/prices", body)
+        return answer
+
+    def shares(self, tenant: str | None = None) -> list[Json]:
+        """Return the fair-share standing of tenants and their users."""
+        answer: list[Json] = self._call("GET", "/shares" + ("" if tenant is None else f"?tenant={quote(tenant)}"))
         return answer
 
     # -- the cluster -----------------------------------------------------------------------------
@@ -283,7 +301,7 @@ class Client:
     def _connect(self) -> http.client.HTTPConnection:
         if self._secure:
             return http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout_s, context=_trusting(self._cacert)
+                self._host, self._port, timeout=self._timeout_s, context=trusting(self._cacert)
             )
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
 
@@ -291,11 +309,12 @@ class Client:
         return {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
 
     def _call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
-        sent = None if body is None else json.dumps(body).encode()
-        given = {**self._headers(), **(headers or {}), "Content-Type": "application/json"}
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        given = {**self._headers(), **(headers or {}), "Content-Type": kind}
         for fresh in (False, True):
             kept, self._kept = self._kept, None
-            reused = kept is not None and not fresh and _is_open(kept)
+            reused = kept is not None and not fresh and is_open(kept)
             if kept is not None and not reused:
                 kept.close()
             connection = kept if kept is not None and reused else self._connect()
@@ -305,7 +324,7 @@ class Client:
                 content = answer.read()
             except ssl.SSLCertVerificationError as error:
                 connection.close()
-                raise _not_trusted(self.url, error) from error
+                raise not_trusted(self.url, error) from error
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 if reused and not fresh and (method == "GET" or "Idempotency-Key" in given):
@@ -315,8 +334,8 @@ class Client:
                 ) from error
             self._kept = connection
             if answer.status == 401 and self._is_kept:
-                raise _logged_out(content)
-            return _checked(answer.status, content)
+                raise logged_out(content)
+            return checked(answer.status, content)
         raise AssertionError
 
     @contextmanager
@@ -328,55 +347,13 @@ class Client:
             connection.request(method, f"/api/v1{path}", headers=self._headers())
             answer = connection.getresponse()
             if answer.status == 401 and self._is_kept:
-                raise _logged_out(answer.read())
+                raise logged_out(answer.read())
             if answer.status >= 400:
-                _checked(answer.status, answer.read())
+                checked(answer.status, answer.read())
             yield answer
         except ssl.SSLCertVerificationError as error:
-            raise _not_trusted(self.url, error) from error
+            raise not_trusted(self.url, error) from error
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"the manager at {self.url} does not answer: {error or type(error).__name__}") from error
         finally:
             connection.close()
-
-
-def _is_open(connection: http.client.HTTPConnection) -> bool:
-    """Whether the manager has kept the connection open: a closed one is readable."""
-    return connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]
-
-
-def _trusting(cacert: str | None) -> ssl.SSLContext:
-    """Return a context that trusts the system's certificates, or those in a file."""
-    try:
-        return ssl.create_default_context(cafile=cacert)
-    except (OSError, ssl.SSLError) as error:
-        raise RotaError(f"ROTA_CACERT: {cacert!r} can't be read as certificates (PEM): {error}") from error
-
-
-def _not_trusted(url: str, error: ssl.SSLCertVerificationError) -> RotaError:
-    why = error.verify_message or "it can't be verified"
-    return RotaError(
-        f"the certificate of {url} is not trusted: {why}; name the file of its certificate authority with ROTA_CACERT"
-    )
-
-
-def _logged_out(content: bytes) -> RotaError:
-    """Return the refusal of a token that `rota login` left, with the way out."""
-    try:
-        _checked(401, content)
-    except Refused as refused:
-        return Refused(f"{refused}; log in again with `rota login`", 401)
-    raise AssertionError
-
-
-def _checked(status: int, content: bytes) -> Any:
-    try:
-        value = json.loads(content) if content else None
-    except ValueError:
-        value = {"error": content[:200].decode("utf-8", errors="replace")}
-    if status < 400:
-        return value
-    message = value.get("error", f"HTTP {status}") if isinstance(value, dict) else f"HTTP {status}"
-    if status >= 500:
-        raise Unavailable(f"the manager failed: {message}")
-    raise Refused(str(message), status)

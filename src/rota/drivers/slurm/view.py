@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rota.core.messages.events import Event, NodeBack, NodeDrained, NodeLost, NodeOccupied, NodeUndrained
 from rota.core.model.job import NodeId
@@ -33,9 +34,17 @@ class SlurmView:
         job = self.jobs.get(job_id)
         return "" if job is None else job.reason
 
+    def ranking(self) -> list[str] | None:
+        """The waiting jobs by Slurm's priority, of which fair share, QOS and age are parts; None if by submission."""
+        waiting = [job for job in self.jobs.values() if job.is_pending and job.priority]
+        waiting.sort(key=lambda job: (job.submit_s, job.number, job.id))
+        if all(one.priority >= two.priority for one, two in pairwise(waiting)):
+            return None
+        return [job.id for job in sorted(waiting, key=lambda job: -job.priority)]
 
-def node_events(nodes: Mapping[str, SlurmNode], state: State) -> list[Event]:
-    """The events that make the state of known nodes as Slurm has it."""
+
+def node_events(nodes: Mapping[str, SlurmNode], state: State, *, decides: bool = False) -> list[Event]:
+    """The events that make the state of known nodes as Slurm has it; reserved ones count as drained if Rota decides."""
     events: list[Event] = []
     for account in state.inventory.nodes:
         found = nodes.get(str(account.node.id))
@@ -46,9 +55,10 @@ def node_events(nodes: Mapping[str, SlurmNode], state: State) -> list[Event]:
             events.append(NodeLost(name))
         elif not found.is_down and not account.up:
             events.append(NodeBack(name))
-        if found.is_drained and not account.drained:
+        drained = found.is_drained or (decides and found.is_reserved)
+        if drained and not account.drained:
             events.append(NodeDrained(name))
-        elif not found.is_drained and account.drained:
+        elif not drained and account.drained:
             events.append(NodeUndrained(name))
     return events
 
