@@ -1,1 +1,1 @@
-"""Sessions in tasks over WebSockets: who may open one, and the way of its bytes."""
+"""Sessions in tasks over WebSockets: the right to open one, and the way of its bytes."""

@@ -79,7 +79,7 @@ class SessionHost:
         self._door.listen(64)
 
     def run(self) -> None:
-        """Serve until the task has ended and everyone has got the rest."""
+        """Serve until the task has ended and all clients have got the rest."""
         while not self._is_done():
             self._poll_for(self._interest())
             for fd, event in self._poller.poll(self._wait_s() * 1000):
@@ -287,7 +287,7 @@ class SessionHost:
                 self._hang_up(session)
 
     def _look_after(self) -> None:
-        """Finish sessions that are over, and end those that nobody has used for long."""
+        """Finish sessions that are over, and end those without a client for long."""
         now = time.monotonic()
         for session in list(self._sessions.values()):
             if session.exit is None and session.over_at <= now:

@@ -1,4 +1,4 @@
-"""One session: standard streams of the task or of a command beside it, what they said, and who takes part."""
+"""One session: standard streams of the task or of a command beside it, what they said, and its clients."""
 
 from __future__ import annotations
 
