@@ -23,7 +23,7 @@ from rota.drivers.local.task_runner.interactive.frames import (
     SIZE,
     FrameFault,
 )
-from rota.drivers.local.task_runner.interactive.opening import Refusal, as_size, begin_command, open_order
+from rota.drivers.local.task_runner.interactive.opening import CannotOpen, as_size, begin_command, open_order
 from rota.drivers.local.task_runner.interactive.session import MOST_INPUT, HostSession
 from rota.drivers.local.task_runner.processes import started
 
@@ -183,7 +183,7 @@ class SessionHost:
                     return
                 for kind, payload in frames:
                     self._obey(client, kind, payload)
-            except (FrameFault, Refusal, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            except (FrameFault, CannotOpen, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 client.fail(str(error) or type(error).__name__)
         self._pump(client)
 
@@ -233,7 +233,7 @@ class SessionHost:
             name = str(order.get("session") or MAIN)
             found = self._sessions.get(name)
             if found is None:
-                raise Refusal("the task has no terminal" if name == MAIN else f"there is no session {name[:40]!r}")
+                raise CannotOpen("the task has no terminal" if name == MAIN else f"there is no session {name[:40]!r}")
             session = found
             if size := order.get("size"):
                 rows, columns = as_size(size)
@@ -255,9 +255,9 @@ class SessionHost:
     def _begin(self, order: dict[str, Any]) -> HostSession:
         """Begin a command beside the task."""
         if self._ended_at != float("inf") or started(self._pid) != self._start:
-            raise Refusal("the task has ended")
+            raise CannotOpen("the task has ended")
         if len(self._sessions) >= MOST_SESSIONS:
-            raise Refusal(f"the task has {MOST_SESSIONS} sessions already; end some")
+            raise CannotOpen(f"the task has {MOST_SESSIONS} sessions already; end some")
         stdio, pid = begin_command(self._task, order, (self._pid, self._start))
         self._number += 1
         session = HostSession(str(self._number), stdio, pid, started(pid), is_main=False)

@@ -19,24 +19,24 @@ _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 MOST_WORDS = 4096
 
 
-class Refusal(Exception):
+class CannotOpen(Exception):
     """Why something can't be opened, in one line for the user."""
 
 
 def open_order(payload: bytes) -> dict[str, Any]:
-    """Return what to open; raise `Refusal` for what is no such order."""
+    """Return what to open; raise `CannotOpen` for what is no such order."""
     order = json.loads(payload)
     if not isinstance(order, dict) or order.get("mode") not in ("attach", "exec", "list"):
-        raise Refusal("mode: it must be attach, exec or list")
+        raise CannotOpen("mode: it must be attach, exec or list")
     since = order.get("since")
     if since is not None and (not isinstance(since, int) or since < 0):
-        raise Refusal("since: it must be an offset")
+        raise CannotOpen("since: it must be an offset")
     if order["mode"] == "exec":
         argv = order.get("argv") or default_shell()
         if not isinstance(argv, list) or len(argv) > MOST_WORDS or not all(isinstance(word, str) for word in argv):
-            raise Refusal("argv: it must be a list of words")
+            raise CannotOpen("argv: it must be a list of words")
         if any("\0" in word for word in argv) or not argv[0]:
-            raise Refusal("argv: a word holds a NUL character, or the first one is empty")
+            raise CannotOpen("argv: a word holds a NUL character, or the first one is empty")
         order["argv"] = argv
     return order
 
@@ -49,7 +49,7 @@ def default_shell() -> list[str]:
 def as_size(value: object) -> tuple[int, int]:
     """Return rows and columns."""
     if not isinstance(value, list) or len(value) != 2 or not all(type(each) is int for each in value):
-        raise Refusal("size: it must be rows and columns")
+        raise CannotOpen("size: it must be rows and columns")
     return value[0], value[1]
 
 

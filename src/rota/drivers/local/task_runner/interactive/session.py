@@ -9,7 +9,7 @@ import time
 
 from rota.drivers.local.task_runner.interactive.ring import OutputRing
 from rota.drivers.local.task_runner.interactive.stdio import set_size
-from rota.drivers.local.task_runner.processes import WHOLE_GROUP, send
+from rota.drivers.local.task_runner.processes import TaskProcesses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,10 +163,7 @@ class HostSession:
         self._send(signal.SIGKILL)
 
     def _send(self, number: int) -> None:
-        if not send(self.pid, self.start, number, WHOLE_GROUP):
-            with contextlib.suppress(ProcessLookupError):
-                if self.exit is None:
-                    os.killpg(self.pid, number)  # kernels before 6.9; its leader has not been reaped
+        TaskProcesses(self.pid, self.start, "").signal_group(number)
 
     def joined(self, client: HostClient) -> None:
         """Note a client that takes part."""
