@@ -8,6 +8,7 @@ from docs.pages import ROOT
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
 from rota.api.accounts import usage
 from rota.api.admin import audit, tenants, tokens
+from rota.api.data import artefacts, snapshots
 from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
 from rota.api.sweeps import routes as sweep_routes
@@ -48,6 +49,8 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         logins.router,
         truth.router,
         sweep_routes.router,
+        artefacts.router,
+        snapshots.router,
         usage.router,
     )
     known = {

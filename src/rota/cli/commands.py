@@ -265,6 +265,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="get",
+        target="rota.cli.jobs.get:get",
+        summary="List and fetch the files that a job wrote.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="update",
         target="rota.cli.jobs.update:update",
         summary="Change a job that waits or is held.",

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
 from rota.sdk.credentials import read_credentials
+from rota.sdk.data_calls import DataCalls
 from rota.sdk.place import ManagerAddress, find_manager
 
 Json = dict[str, Any]
@@ -28,7 +29,7 @@ class Refused(RotaError):
         self.status = status
 
 
-class Client:
+class Client(DataCalls):
     """The client of one manager: by address, or the one on this machine."""
 
     def __init__(
@@ -295,8 +296,9 @@ class Client:
         return {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
 
     def _call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
-        sent = None if body is None else json.dumps(body).encode()
-        given = {**self._headers(), **(headers or {}), "Content-Type": "application/json"}
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        given = {**self._headers(), **(headers or {}), "Content-Type": kind}
         for fresh in (False, True):
             kept, self._kept = self._kept, None
             reused = kept is not None and not fresh and _is_open(kept)

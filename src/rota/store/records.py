@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,10 +18,11 @@ from rota.store.accounts.usage import UsageRecords, UsageRow, write_usage
 from rota.store.audit import append_audit
 from rota.store.forecasts import ForecastRecords, write_forecasts
 from rota.store.jobs import FINAL, JobRecords, Json
-from rota.store.schema import answers, jobs, memory, nodes, segments, settings, steps
+from rota.store.schema import answers, jobs, memory, nodes, segments, settings, steps, sweeps
 from rota.store.sealing import Sealer
 from rota.store.sweeps import SweepRecords, write_sweeps
 
+_DIGEST = re.compile(r'"snapshot": ?\{[^{}]*"digest": ?"([0-9a-f]{64})"')
 SMALL = 64
 _NEW_JOB, _NEW_STEP = insert(jobs), insert(steps)
 _REVISE = (
@@ -308,6 +310,16 @@ class Records(JobRecords):
                 connection.execute(delete(steps).where(steps.c.n < kept))
                 connection.execute(delete(segments).where(segments.c.first_step < kept))
         return deleted
+
+    def snapshots_named(self) -> set[str]:
+        """Return the digests of the snapshots that jobs and sweeps name."""
+        found: set[str] = set()
+        with self._engine.connect() as connection:
+            for column in (jobs.c.spec, sweeps.c.job):
+                wanted = select(column).where(column.contains('"snapshot"', autoescape=True))
+                for spec in connection.execution_options(yield_per=1000).execute(wanted).scalars():
+                    found.update(_DIGEST.findall(spec))
+        return found
 
     # -- queries ---------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from rota.web.bound_pages import BoundPages
 from rota.web.frame import frame
 from rota.web.page_context import PageContext
 from rota.web.pages import audit, cluster, job, jobs, network, overview, submit, tenants, truth, whatif
+from rota.web.parts.files import add_file_route
 
 BUILD_TIMEOUT_S = 20.0
 """How long building a page may take on a busy machine."""
@@ -52,6 +53,7 @@ async def open_site(service: Service) -> Asgi:
     bound = BoundPages(service.watch)
     for path, title, build in PAGES:
         _add(path, title, build, context, bound)
+    add_file_route(nicegui_app, service)
     nicegui_app.add_static_files("/_rota", STATIC, max_cache_age=3600)
     site = FastAPI(openapi_url=None)
     ui.run_with(
