@@ -53,11 +53,8 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         artefacts.router,
         snapshots.router,
         usage.router,
-<<<<<<< HEAD
         budgets.router,
-=======
         session_routes.router,
->>>>>>> main
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

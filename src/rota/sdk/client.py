@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
-<<<<<<< HEAD
 from rota.sdk.account_calls import AccountCalls
-=======
 from rota.sdk.answers import Refused as Refused
 from rota.sdk.answers import checked, is_open, logged_out, not_trusted, trusting
->>>>>>> main
 from rota.sdk.credentials import read_credentials
 from rota.sdk.data_calls import DataCalls
 from rota.sdk.place import ManagerAddress, find_manager
@@ -29,19 +26,7 @@ Json = dict[str, Any]
 CHUNK = 65536
 
 
-<<<<<<< HEAD
-class Refused(RotaError):
-    """The manager refused a request; `status` is the HTTP status."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class Client(AccountCalls, DataCalls):
-=======
-class Client(DataCalls):
->>>>>>> main
     """The client of one manager: by address, or the one on this machine."""
 
     def __init__(
