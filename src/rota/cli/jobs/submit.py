@@ -35,6 +35,9 @@ MOST_MEMBERS = 10_000
 _JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
 """How errors name a submitted job file."""
 
+WhatArgument = Annotated[
+    list[str], typer.Argument(metavar="WHAT...", help="Job files, a script with #SBATCH lines, or -- and a command.")
+]
 EstimateOption = Annotated[str | None, typer.Option(help="How long it will run, as far as you know, e.g. 2h.")]
 CheckpointOption = Annotated[
     str | None,
@@ -56,10 +59,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Submit nothing; p
 
 
 def submit(
-    what: Annotated[
-        list[str],
-        typer.Argument(metavar="WHAT...", help="Job files, a script with #SBATCH lines, or -- and a command."),
-    ],
+    what: WhatArgument,
     name: Annotated[str | None, typer.Option("--name", help="The job's name.")] = None,
     gpus: Annotated[str | None, typer.Option(help="GPUs per task; 0.5 shares one.")] = None,
     gpu: Annotated[list[str] | None, typer.Option(help="Acceptable GPU types, best first.")] = None,
@@ -98,18 +98,15 @@ def submit(
 
       rota submit openpai-job.yaml --no-image
 
-      rota submit slurm-script.sh --gpu A100
-
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    script = batch_script_of(what)
-    files = _files(what) if script is None else []
-    jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what} if script is None else script.job]
+    files, script = _files(what), batch_script_of(what)
+    jobs = [_from_file(path) for path in files] or [{"run": what} if script is None else script.job]
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     saves = None if checkpoint is None else {"path": checkpoint} if checkpoint else {}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
-    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
-    own["preemptible"] = preemptible or None
+    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after}
+    own |= {"estimate": estimate, "preemptible": preemptible or None}
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
             source = "job" if len(jobs) == 1 else f"job {number}"
