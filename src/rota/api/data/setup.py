@@ -11,6 +11,7 @@ from rota.core.errors import RotaError
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.paced_starts import refuse_too_many_tasks
 from rota.files.job_shape import JobFile
+from rota.live.data.template_registry import TemplateRegistry
 from rota.store.data.snapshots import Snapshots
 
 
@@ -32,4 +33,6 @@ def refusal(home: Path, most_tasks: int) -> Callable[[JobFile], None]:
 
 def with_data(service: Service) -> Service:
     """Return the services with the files of users."""
-    return replace(service, snapshots=Snapshots(service.home))
+    return replace(
+        service, snapshots=Snapshots(service.home), templates=TemplateRegistry(service.control, service.records)
+    )
