@@ -9,6 +9,7 @@ from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tr
 from rota.api.accounts import usage
 from rota.api.admin import audit, tenants, tokens
 from rota.api.data import artefacts, snapshots
+from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
 from rota.api.sweeps import routes as sweep_routes
@@ -51,6 +52,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         sweep_routes.router,
         artefacts.router,
         snapshots.router,
+        job_templates.router,
         usage.router,
     )
     known = {
