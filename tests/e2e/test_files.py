@@ -239,3 +239,28 @@ def test_template_of_a_sweep_starts_one(manager: Manager, tmp_path: Path) -> Non
 
     assert manager.client.sweep(sweep_id)["trials"] == 2
     manager.client.stop_sweep(sweep_id)
+
+
+def test_job_from_a_template_reads_a_data_set_by_name(manager: Manager, tmp_path: Path) -> None:
+    data = tmp_path / "texts"
+    data.mkdir()
+    (data / "part").write_text("of the data\n")
+    (tmp_path / "count.yaml").write_text(
+        "description: counts\n"
+        "parameters: {data: {}}\n"
+        "job: {name: count, data: ['{{ data }}'], run: 'cat $ROTA_DATA_MY_TEXTS/part'}\n"
+    )
+
+    assert manager.rota("data", "add", "my-texts", str(data), "--tenant", "default").returncode == 0
+    assert "my-texts" in manager.rota("data", "list").stdout
+    assert manager.rota("template", "add", str(tmp_path / "count.yaml")).returncode == 0
+    job_id = submitted(manager, tmp_path, "--template", "count", "-p", "data=my-texts")
+    unknown = manager.rota("submit", "--data", "my-text", "--", "true")
+
+    assert ended(manager, job_id)["state"] == "succeeded", output(manager, job_id)
+    assert output(manager, job_id) == "of the data\n"
+    assert "tenant default has no data set 'my-text'; did you mean 'my-texts'?" in unknown.stderr
+    assert manager.rota("data", "remove", "my-texts").returncode == 0
+    assert manager.client.data_sets() == []
+    noted = [(each["what"], each["thing"]) for each in manager.client.audit(20) if "data-set" in each["what"]]
+    assert noted == [("data-set-remove", "my-texts"), ("data-set-add", "my-texts")]

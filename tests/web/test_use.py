@@ -291,4 +291,3 @@ def test_a_job_is_submitted_from_a_template(desk: Window, manager: Manager) -> N
     (job,) = manager.client.jobs(all=True, name="pytorch-ddp")
     spec = manager.client.job(job["id"])["spec"]
     assert (spec["workers"], spec["resources"]) == (2, {"gpus": 1})
-    manager.client.act(job["id"], "cancel")

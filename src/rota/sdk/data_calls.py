@@ -100,6 +100,20 @@ class DataCalls(ABC):
         answer: Json = self._call("DELETE", _template(name, tenant))
         return answer
 
+    def data_sets(self) -> list[Json]:
+        """Return the data sets that the caller's tenants may use."""
+        found: list[Json] = self._call("GET", "/data-sets")
+        return found
+
+    def put_data_set(self, name: str, values: Json) -> Json:
+        """Add a data set of a `path`, or replace it; for admins."""
+        answer: Json = self._call("PUT", f"/data-sets/{quote(name, safe='')}", values)
+        return answer
+
+    def remove_data_set(self, name: str) -> None:
+        """Forget a data set; its files stay."""
+        self._call("DELETE", f"/data-sets/{quote(name, safe='')}")
+
 
 def _template(name: str, tenant: str | None, action: str = "") -> str:
     query = "" if tenant is None else f"?{urlencode({'tenant': tenant})}"

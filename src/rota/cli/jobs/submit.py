@@ -76,6 +76,7 @@ def submit(
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
     env_from_shell: EnvFromShellOption = "default",
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
+    data: Annotated[list[str] | None, typer.Option(help="A data set that it uses.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     no_image: NoImageOption = False,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
@@ -101,7 +102,13 @@ def submit(
     files, jobs = _asked(what or [], template, param or [], tenant, server)
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
-    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
+    own |= {
+        "time_limit": time_limit,
+        "max_restarts": max_restarts,
+        "depends_on": after,
+        "estimate": estimate,
+        "data": data,
+    }
     own["preemptible"] = preemptible or None
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
