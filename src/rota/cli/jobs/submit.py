@@ -102,24 +102,31 @@ def submit(
     files, jobs = _asked(what or [], template, param or [], tenant, server)
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
-    own |= {
-        "time_limit": time_limit,
-        "max_restarts": max_restarts,
-        "depends_on": after,
-        "estimate": estimate,
-        "data": data,
-    }
-    own["preemptible"] = preemptible or None
+    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
+    own |= {"data": data, "preemptible": preemptible or None}
     with _files_named(files):
-        for number, job in enumerate(jobs, start=1):
-            source = "job" if len(jobs) == 1 else f"job {number}"
-            _add_options(job, own, needs, checkpoint, source, no_image=no_image)
-            _set_env(job, env or [], secret or [], source)
+        _complete(jobs, own, needs, checkpoint, (env or [], secret or []), no_image=no_image)
         if dry_run:
             return _try_out(jobs, server)
         if snapshot:
             _pack(jobs, server)
         return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
+
+
+def _complete(
+    jobs: list[Json],
+    own: Json,
+    needs: Json,
+    checkpoint: str | None,
+    env: tuple[list[str], list[str]],
+    *,
+    no_image: bool,
+) -> None:
+    """Put the options that were given over the fields of every job."""
+    for number, job in enumerate(jobs, start=1):
+        source = "job" if len(jobs) == 1 else f"job {number}"
+        _add_options(job, own, needs, checkpoint, source, no_image=no_image)
+        _set_env(job, *env, source)
 
 
 def _asked(
