@@ -273,3 +273,22 @@ def test_files_of_a_job_are_listed_and_downloaded(desk: Window, manager: Manager
 
     assert started.value.suggested_filename == "model.bin"
     assert started.value.path().read_text() == "weights"
+
+
+def test_a_job_is_submitted_from_a_template(desk: Window, manager: Manager) -> None:
+    page = desk.go("/templates?name=pytorch-ddp")
+    shown = page.get_by_role("region", name="Job file")
+    expect(shown).to_contain_text("--lr 0.1")
+    page.get_by_label("lr", exact=True).fill("fast")
+    expect(page.get_by_role("alert").first).to_contain_text("lr is 'fast'; it must be a number")
+    page.get_by_label("lr", exact=True).fill("0.25")
+    page.get_by_label("script").fill("my train.py")
+    expect(shown).to_contain_text("python 'my train.py' --epochs 10 --lr 0.25")
+
+    page.get_by_role("button", name="Submit").click()
+    confirm(page, "Submit")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("pytorch-ddp")
+    (job,) = manager.client.jobs(all=True, name="pytorch-ddp")
+    spec = manager.client.job(job["id"])["spec"]
+    assert (spec["workers"], spec["resources"]) == (2, {"gpus": 1})
