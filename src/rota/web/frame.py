@@ -19,6 +19,7 @@ NAVIGATION = (
     ("/what-if", "What-if", "alt_route"),
     ("/truth", "Truth", "fact_check"),
     ("/submit", "Submit", "add_circle"),
+    ("/templates", "Templates", "dashboard_customize"),
     ("/audit-log", "Audit log", "history"),
 )
 THEMES = {"light": False, "dark": True}
@@ -45,6 +46,7 @@ def frame(context: PageContext, path: str) -> Iterator[None]:
                 hidden = {
                     "/network": context.service.scheduling.network is None,
                     "/submit": not context.may_submit,
+                    "/templates": not context.may_submit or context.service.templates is None,
                     "/what-if": not context.may_study,
                     "/audit-log": not context.is_admin,
                 }

@@ -22,7 +22,7 @@ from rota.api.service import Service
 from rota.web.login_requests import LOGIN_PATHS, LoginRequests
 from rota.web.sessions import COOKIE, SECURE_COOKIE, Sessions, Visitor
 
-PAGES = ("/", "/jobs", "/cluster", "/network", "/tenants", "/what-if", "/truth", "/submit", "/audit-log")
+PAGES = ("/", "/jobs", "/cluster", "/network", "/tenants", "/what-if", "/truth", "/submit", "/templates", "/audit-log")
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "

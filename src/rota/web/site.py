@@ -22,7 +22,7 @@ from rota.live.workers.whatif import WhatIf
 from rota.web.bound_pages import BoundPages
 from rota.web.frame import frame
 from rota.web.page_context import PageContext
-from rota.web.pages import audit, cluster, job, jobs, network, overview, submit, tenants, truth, whatif
+from rota.web.pages import audit, cluster, job, jobs, network, overview, submit, templates, tenants, truth, whatif
 from rota.web.parts.files import add_file_route
 
 BUILD_TIMEOUT_S = 20.0
@@ -39,6 +39,7 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/what-if", "What-if", whatif.build),
     ("/truth", "Truth", truth.build),
     ("/submit", "Submit", submit.build),
+    ("/templates", "Templates", templates.build),
     ("/audit-log", "Audit log", audit.build),
 )
 

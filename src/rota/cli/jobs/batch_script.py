@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 def batch_script_of(what: list[str]) -> BatchScript | None:
     """Return the batch script that the first word names, with the other words as its arguments; None if it is none."""
-    path = Path(what[0])
+    path = Path(what[0] if what else "")
     if path.suffix in (".yaml", ".yml", ".json") or not path.is_file():
         return None
     from rota.files.sbatch.script import is_batch_script, read_batch_script
