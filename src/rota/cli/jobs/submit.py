@@ -39,6 +39,9 @@ WhatArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="WHAT...", help="Job files, a script with #SBATCH lines, or -- and a command."),
 ]
+NotifyOption = Annotated[
+    str | None, typer.Option(help="Of what it sends messages: start, end, fail, preempted.", metavar="EVENTS")
+]
 EstimateOption = Annotated[str | None, typer.Option(help="How long it will run, as far as you know, e.g. 2h.")]
 CheckpointOption = Annotated[
     str | None,
@@ -84,6 +87,7 @@ def submit(
     data: Annotated[list[str] | None, typer.Option(help="A data set that it uses.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     no_image: NoImageOption = False,
+    notify: NotifyOption = None,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
     snapshot: SnapshotOption = False,
     dry_run: DryRunOption = False,
@@ -109,7 +113,7 @@ def submit(
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
     own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
-    own |= {"data": data, "preemptible": preemptible or None}
+    own |= {"data": data, "preemptible": preemptible or None, "notify": notify and notify.split(",")}
     with _files_named(files):
         _complete(jobs, own, needs, checkpoint, (env or [], secret or []), no_image=no_image)
         if dry_run:
