@@ -69,7 +69,7 @@ def search(
     """Run one sweep to its end, and kill the manager meanwhile."""
     folder = manager.folder / f"{name}-{seed}"
     folder.mkdir()
-    script = Path(__file__).with_name("sweep_trial.py")
+    script = Path(__file__).with_name("sweep_rows") / "trial.py"
     begun_s = time.monotonic()
     sweep_id = manager.client.start_sweep(
         {

@@ -1,6 +1,6 @@
 """A trial of `bench/sweep.py`: trains a network on handwritten digits, pauses when it is told to, and goes on later.
 
-Usage: `sweep_trial.py DIGITS.npz FOLDER EPOCHS LEAST_S`. Every epoch is written down in FOLDER, so that one that is
+Usage: `trial.py DIGITS.npz FOLDER EPOCHS LEAST_S`. Every epoch is written down in FOLDER, so that one that is
 done twice, or a trial that runs twice at a time, is found. An epoch takes LEAST_S at least, as many run on few cores.
 """
 
