@@ -122,7 +122,7 @@ def told(name: str, run: SweepRun, whole: SweepRun) -> str:
     reached = "never" if run.found_s is None else f"after {run.found_s:.0f} s ({run.found_s / whole.device_s:.2f})"
     return (
         f"{name:14} best {run.best:.4f}; device time {run.device_s:.0f} s ({run.device_s / whole.device_s:.2f} of "
-        f"random), wall {run.wall_s:.0f} s; best of random reached {reached}; {len(run.epochs)} epochs, {twice} of them "
+        f"random), wall {run.wall_s:.0f} s; best of random reached {reached}; {len(run.epochs)} epochs, {twice} "
         f"twice; {len(run.runs)} trials: {', '.join(f'{count} {state}' for state, count in sorted(states.items()))}"
     )
 

@@ -37,6 +37,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     made.client.drain("n1")
     made.submit("true", name="waits", resources={"gpus": 1})
     made.client.post("/tokens", {"name": "ada"})
+    made.client.start_sweep(
+        {
+            "name": "waits-too",
+            "parameters": {"x": {"uniform": [0.0, 1.0]}},
+            "trials": 1,
+            "job": {"run": "true", "resources": {"gpus": 1}},
+        }
+    )
     with hostile_server(made.client.url) as url:
         yield url
     made.clean_up()
@@ -65,6 +73,7 @@ ASKING: dict[str, list[list[str]]] = {
     "audit": [["audit"], ["audit", "-o", "wide"], ["audit", "-o", "json"], ["audit", "verify"]],
     "estimate": [["estimate", "over-requested"]],
     "truth": [["truth", "-o", "json"]],
+    "sweep": [["sweep", "list"], ["sweep", "list", "-o", "json"], ["sweep", "show", "99"], ["sweep", "stop", "99"]],
     "what-if": [["what-if", "--policies", "no-such"]],
     "gpus": [["gpus"], ["gpus", "--users"], ["gpus", "-o", "json"]],
 }
@@ -123,7 +132,7 @@ def test_json_keeps_the_very_text(
 
     status(["ps", "-a", "-o", "json"])
 
-    assert json.loads(capsys.readouterr().out)[0]["name"] == f"waits{HOSTILE}"
+    assert f"waits{HOSTILE}" in [job["name"] for job in json.loads(capsys.readouterr().out)]
 
 
 def test_raw_logs_are_the_very_bytes(

@@ -39,13 +39,22 @@ def _entry(path: str, value: object) -> str:
     if inspect.isclass(value) and path.startswith("rota.policies."):
         return f"### {path}\n\n{_written(value)}\n"
     if inspect.isclass(value):
-        members = [line for name, member in vars(value).items() if (line := _member(name, member))]
+        members = [line for name, member in _members(value).items() if (line := _member(name, member))]
         return f"### {path}\n\n```python\nclass {_signed(value.__name__, value)}\n```\n\n{_first(value)}\n\n" + "".join(
             members
         )
     if callable(value):
         return f"### {path}\n\n```python\n{_signed(path, value)}\n```\n\n{_first(value)}\n"
     return f"### {path}\n\nA value of type `{type(value).__name__}`.\n"
+
+
+def _members(kind: type) -> dict[str, object]:
+    """The members of a class: its own, then those of the parts of Rota that it is made of."""
+    parts = [each for each in kind.__mro__ if each.__module__.startswith("rota.")]
+    found: dict[str, object] = {}
+    for part in parts:
+        found |= {name: member for name, member in vars(part).items() if name not in found}
+    return found
 
 
 def _member(name: str, member: object) -> str | None:

@@ -6,7 +6,9 @@ import re
 
 from docs.pages import ROOT
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
+from rota.api.accounts import usage
 from rota.api.admin import audit, tenants, tokens
+from rota.api.data import artefacts, snapshots
 from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
 from rota.api.sweeps import routes as sweep_routes
@@ -47,6 +49,9 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         logins.router,
         truth.router,
         sweep_routes.router,
+        artefacts.router,
+        snapshots.router,
+        usage.router,
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="the hooks need PyTorch")
 from rota.sdk.ddp import planned_order  # noqa: E402
 
 TRAIN = """
-import sys, torch, torch.distributed as dist
+import os, sys, torch, torch.distributed as dist
 from rota.sdk.ddp import PartialAllReduce, ProphetHook
 kind = sys.argv[1]
 dist.init_process_group("gloo")
@@ -47,6 +47,8 @@ if kind == "partial":
 print("sum", round(float(sum(p.detach().double().sum() for p in model.parameters())), 4))
 dist.barrier()
 dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)  # at the end of the interpreter PyTorch's own threads abort it now and then
 """
 
 

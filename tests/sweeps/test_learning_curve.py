@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import stdtr
 
-from rota.sweeps.curve_fit import chance_below
+from rota.sweeps.curve_fit import chance_below, student_t_below
 from rota.sweeps.importance import importance
 from rota.sweeps.rules.learning_curve import promising_from
 from rota.sweeps.trial import SweepTrial, TrialState, thinned
@@ -37,6 +38,11 @@ def test_chance_is_a_probability_that_grows_with_the_target(
     low, high = (chance_below(STEPS, values, 100, target + more) for more in (0.0, 0.5))
 
     assert 0.0 <= low <= high + 1e-9 <= 1.0 + 1e-9
+
+
+@given(st.integers(1, 2000), st.floats(-1e3, 1e3))
+def test_students_t_is_what_scipy_finds(freedom: int, value: float) -> None:
+    assert student_t_below(freedom, value) == pytest.approx(float(stdtr(freedom, value)), abs=1e-11)
 
 
 def test_flat_or_infinite_curve_is_no_fault() -> None:

@@ -257,3 +257,18 @@ def test_request_estimate_and_use_are_side_by_side(desk: Window, manager: Manage
     expect(table.get_by_role("row").filter(has_text="Memory")).to_contain_text("(auto)")
     expect(table.get_by_role("row").filter(has_text="Memory")).to_contain_text("MiB")
     expect(table.get_by_role("row").filter(has_text="CPUs")).to_contain_text("0.5")
+
+
+def test_files_of_a_job_are_listed_and_downloaded(desk: Window, manager: Manager) -> None:
+    run = "mkdir -p $ROTA_RUN_DIR/out; printf weights > $ROTA_RUN_DIR/out/model.bin; printf x > '$ROTA_RUN_DIR/a b'"
+    job_id = manager.submit(run.replace("'", '"'))
+    eventually(lambda: manager.client.job(job_id)["state"] == "succeeded")
+
+    page = desk.go(f"/jobs/{job_id}")
+    files = page.get_by_role("table", name="Files")
+    expect(files.get_by_role("row")).to_have_count(3)
+    with page.expect_download() as started:
+        files.get_by_role("link", name="out/model.bin").click()
+
+    assert started.value.suggested_filename == "model.bin"
+    assert started.value.path().read_text() == "weights"

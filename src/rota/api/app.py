@@ -24,7 +24,9 @@ from rota.api import (
     truth,
 )
 from rota.api.access import Forbidden, Unknown
+from rota.api.accounts import usage as usage_routes
 from rota.api.admin import audit, tenants, tokens
+from rota.api.data import artefacts, snapshots
 from rota.api.gpu import routes as gpu_routes
 from rota.api.guard.cross_site import SameSite
 from rota.api.guard.refusals import NotedRefusals
@@ -66,7 +68,10 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(submit.router, prefix="/api/v1")
     app.include_router(jobs.router, prefix="/api/v1")
     app.include_router(sweep_routes.router, prefix="/api/v1")
+    app.include_router(usage_routes.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
+    app.include_router(artefacts.router, prefix="/api/v1")
+    app.include_router(snapshots.router, prefix="/api/v1")
     app.include_router(estimates.router, prefix="/api/v1")
     app.include_router(gpu_routes.router, prefix="/api/v1")
     app.include_router(system.router, prefix="/api/v1")

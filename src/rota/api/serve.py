@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
 from rota.api.app import make_app
+from rota.api.data.setup import refusal, with_data
 from rota.api.gpu.setup import gpu_monitor, gpu_upkeep
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Pages
@@ -39,10 +40,8 @@ from rota.drivers.local.cgroup import Cgroups
 from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import Attempts, LocalDriver
 from rota.drivers.local.gpu.suspension import SuspendingAttempts
-from rota.drivers.local.machine import refuse_what_cannot_be
-from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, usual_most_tasks
+from rota.drivers.local.paced_starts import PacedStarts, usual_most_tasks
 from rota.drivers.local.settings import Settings
-from rota.files.job_shape import JobFile
 from rota.files.oidc_file import OidcFile
 from rota.files.up_file import HealthPart, LimitsPart
 from rota.live.estimates.learning import BOUND, Learning
@@ -181,7 +180,7 @@ async def _serve(
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
     monitor = health.attached(gpu_monitor(options.settings, control))
-    service = with_sweeps(_service(options, records, parts, control, forecasts, learning, monitor, health))
+    service = with_sweeps(with_data(_service(options, records, parts, control, forecasts, learning, monitor, health)))
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -272,11 +271,6 @@ def _service(
     health: HealthWatch,
 ) -> Service:
     most_tasks = options.most_tasks or usual_most_tasks()
-
-    def refuse(file: JobFile) -> None:
-        refuse_what_cannot_be(file)
-        refuse_too_many_tasks(file, most_tasks)
-
     tenants = TenantRegistry(
         control, records, options.tenants, also=(name for token in parts.access.all() for name in token.tenants)
     )
@@ -286,7 +280,7 @@ def _service(
         requests=Requests(
             control,
             records,
-            refuse,
+            refusal(options.settings.home, most_tasks),
             forecasts,
             learning,
             account_of=options.settings.accounts.account_of,

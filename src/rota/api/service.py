@@ -30,6 +30,7 @@ from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.node_demand import NodeDemand
 from rota.store.audit import AuditLog
+from rota.store.data.snapshots import Snapshots
 from rota.store.records import Records
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Service:
     """The health of the nodes of a Kubernetes cluster; None elsewhere."""
     sweeps: SweepParts | None = None
     """Searches over parameters; None where jobs are not processes of this manager."""
+    snapshots: Snapshots | None = None
+    """The code that jobs brought along; None where jobs are not processes of this manager."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 

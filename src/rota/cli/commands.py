@@ -157,6 +157,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.RUN,
     ),
     CommandEntry(
+        name="usage",
+        target="rota.cli.accounts.usage:app",
+        summary="Show used GPU hours, energy and cost, or set prices.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="shares",
+        target="rota.cli.accounts.usage:shares",
+        summary="Show the fair-share standing of tenants and users.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="truth",
         target="rota.cli.manager.truth:truth",
         summary="Compare forecasts and simulations with what happened.",
@@ -250,6 +262,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         name="release",
         target="rota.cli.jobs.act:release",
         summary="Let held jobs run.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="get",
+        target="rota.cli.jobs.get:get",
+        summary="List and fetch the files that a job wrote.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(

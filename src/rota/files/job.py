@@ -57,6 +57,8 @@ class Launch:
     name: str
     roles: tuple[RoleRun, ...]
     workdir: str | None = None
+    snapshot: str | None = None
+    """The digest of the packed code that is its working directory."""
     checkpoint: bool = False
     checkpoint_path: str | None = None
     grace_s: float = DEFAULT_GRACE_S
@@ -165,6 +167,7 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
         name=file.name or str(job_id),
         roles=tuple(_run_of(file, name, part, shared) for name, part in parts.items()),
         workdir=file.workdir,
+        snapshot=None if file.snapshot is None else file.snapshot.digest,
         checkpoint=checkpoint is not None,
         checkpoint_path=None if checkpoint is None else checkpoint.path,
         grace_s=DEFAULT_GRACE_S if checkpoint is None else checkpoint.grace,

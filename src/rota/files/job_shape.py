@@ -210,6 +210,17 @@ class RolePart(FileModel):
     completion: CompletionPart = CompletionPart()
 
 
+class SnapshotPart(FileModel):
+    """The code that a job runs, as `rota submit --snapshot` packed it, and where it came from."""
+
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    files: Annotated[int, Field(strict=True, ge=1)] | None = None
+    commit: Annotated[Text, Field(max_length=64)] | None = None
+    dirty: bool = False
+    branch: Annotated[Text, Field(max_length=256)] | None = None
+    remote: Annotated[Text, Field(max_length=1024)] | None = None
+
+
 class EstimatedPart(FileModel):
     """What an `auto` became, and whether an estimate or the usual; how often it was raised since, and why."""
 
@@ -265,6 +276,8 @@ class JobFile(FileModel):
     image: Text | None = None
     volumes: tuple[Text, ...] = ()
     workdir: Text | None = None
+    snapshot: SnapshotPart | None = None
+    """The code that it runs in place of a working directory; the command line sets it."""
     env: Annotated[dict[Text, Text | Secret], Field(default_factory=dict, max_length=1000)]
     labels: Labels = {}
     """Requests that tenancy reads: `pinned_cell`, `lazy_preemption`."""
@@ -287,6 +300,8 @@ class JobFile(FileModel):
         elif self.run is None:
             raise ValueError("run is missing; say what to run")
         self._check_sizes()
+        if self.snapshot is not None and self.workdir is not None:
+            raise ValueError("a snapshot is the working directory; drop workdir, or snapshot")
         opportunistic = self.class_ == "opportunistic"
         if self.class_ and self.priority is not None and opportunistic != (self.priority == OPPORTUNISTIC):
             raise ValueError(f"class is {self.class_!r} and priority is {self.priority}; give one of them")

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
 from rota.sdk.credentials import read_credentials
+from rota.sdk.data_calls import DataCalls
 from rota.sdk.place import ManagerAddress, find_manager
 
 Json = dict[str, Any]
@@ -28,7 +29,7 @@ class Refused(RotaError):
         self.status = status
 
 
-class Client:
+class Client(DataCalls):
     """The client of one manager: by address, or the one on this machine."""
 
     def __init__(
@@ -174,6 +175,30 @@ class Client:
         answer: Json = self._call("POST", f"/sweeps/{quote(sweep_id, safe='')}/stop")
         return answer
 
+    # -- accounts --------------------------------------------------------------------------------
+
+    def usage(self, by: str = "tenant,user", **only: str | None) -> Json:
+        """Return GPU hours, cost and energy: `since`, `until`, `tenant`, `user` and `project` narrow it down."""
+        query = urlencode({name: value for name, value in {"by": by, **only}.items() if value is not None})
+        answer: Json = self._call("GET", f"/usage?{query}")
+        return answer
+
+    def prices(self) -> Json:
+        """Return the prices of device time and energy."""
+        answer: Json = self._call("GET", "/prices")
+        return answer
+
+    def set_prices(self, per_gpu_hour: Mapping[str, float], *, per_kwh: float = 0.0, currency: str = "") -> Json:
+        """Set the prices by device type (`*` for all others) from the present hour on."""
+        body = {"per_gpu_hour": dict(per_gpu_hour), "per_kwh": per_kwh, "currency": currency}
+        answer: Json = self._call("PUT", "/prices", body)
+        return answer
+
+    def shares(self, tenant: str | None = None) -> list[Json]:
+        """Return the fair-share standing of tenants and their users."""
+        answer: list[Json] = self._call("GET", "/shares" + ("" if tenant is None else f"?tenant={quote(tenant)}"))
+        return answer
+
     # -- the cluster -----------------------------------------------------------------------------
 
     def nodes(self) -> list[Json]:
@@ -271,8 +296,9 @@ class Client:
         return {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
 
     def _call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
-        sent = None if body is None else json.dumps(body).encode()
-        given = {**self._headers(), **(headers or {}), "Content-Type": "application/json"}
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        given = {**self._headers(), **(headers or {}), "Content-Type": kind}
         for fresh in (False, True):
             kept, self._kept = self._kept, None
             reused = kept is not None and not fresh and _is_open(kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,13 +12,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
 
+from rota.store.accounts.holds import HoldRecords, write_holds
+from rota.store.accounts.outbox import OutboxRecords, write_messages
+from rota.store.accounts.usage import UsageRecords, UsageRow, write_usage
 from rota.store.audit import append_audit
 from rota.store.forecasts import ForecastRecords, write_forecasts
 from rota.store.jobs import FINAL, JobRecords, Json
-from rota.store.schema import answers, jobs, memory, nodes, segments, settings, steps
+from rota.store.schema import answers, jobs, memory, nodes, segments, settings, steps, sweeps
 from rota.store.sealing import Sealer
 from rota.store.sweeps import SweepRecords, write_sweeps
 
+_DIGEST = re.compile(r'"snapshot": ?\{[^{}]*"digest": ?"([0-9a-f]{64})"')
 SMALL = 64
 _NEW_JOB, _NEW_STEP = insert(jobs), insert(steps)
 _REVISE = (
@@ -50,6 +55,12 @@ class WriteBatch:
     """Sweeps that are new or changed, as whole rows."""
     trials: list[Json] = field(default_factory=list)
     """Trials of sweeps that are new or changed, as whole rows."""
+    usage: list[UsageRow] = field(default_factory=list)
+    """Device time to be added to the accounts."""
+    holds: dict[str, Json | None] = field(default_factory=dict)
+    """Jobs that a budget holds, or holds no longer (None)."""
+    messages: list[Json] = field(default_factory=list)
+    """Messages to be sent."""
     segment: tuple[int, Json] | None = None
     """A new journal segment that begins with these steps: the number of the first, and the header."""
 
@@ -71,6 +82,9 @@ class Records(JobRecords):
         super().__init__(engine)
         self.forecasts = ForecastRecords(engine)
         self.sweeps = SweepRecords(engine)
+        self.usage = UsageRecords(engine)
+        self.holds = HoldRecords(engine)
+        self.outbox = OutboxRecords(engine)
         self._sealer = sealer
         """Encrypts secrets as they are written; only the manager has one, readers of the database have none."""
         place = engine.url.database if engine.dialect.name == "sqlite" else None
@@ -154,6 +168,11 @@ class Records(JobRecords):
             write_forecasts(connection, batch.forecasts, batch.outcomes)
         if batch.sweeps or batch.trials:
             write_sweeps(connection, batch.sweeps, batch.trials, self._seal)
+        if batch.usage:
+            write_usage(connection, batch.usage)
+        write_holds(connection, batch.holds)
+        if batch.messages:
+            write_messages(connection, batch.messages)
         if batch.memory is not None:
             connection.execute(delete(memory))
             connection.execute(insert(memory), {"body": batch.memory})
@@ -281,6 +300,7 @@ class Records(JobRecords):
         over = [first for (first, _), (_, header) in pairwise(kept_segments) if header["snapshot"]["now_s"] < at_s]
         self.forecasts.drop_before(at_s)
         self.sweeps.drop_before(at_s)
+        self.outbox.drop_before(at_s)
         with self._engine.begin() as connection:
             connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
             deleted = list(connection.execute(select(jobs.c.id).where(old)).scalars())
@@ -290,6 +310,16 @@ class Records(JobRecords):
                 connection.execute(delete(steps).where(steps.c.n < kept))
                 connection.execute(delete(segments).where(segments.c.first_step < kept))
         return deleted
+
+    def snapshots_named(self) -> set[str]:
+        """Return the digests of the snapshots that jobs and sweeps name."""
+        found: set[str] = set()
+        with self._engine.connect() as connection:
+            for column in (jobs.c.spec, sweeps.c.job):
+                wanted = select(column).where(column.contains('"snapshot"', autoescape=True))
+                for spec in connection.execution_options(yield_per=1000).execute(wanted).scalars():
+                    found.update(_DIGEST.findall(spec))
+        return found
 
     # -- queries ---------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0009"
+HEAD = "0010"
 """The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
@@ -184,4 +184,43 @@ trials = Table(
     Column("why", Text, nullable=False, server_default=""),
     Column("changed_s", Float(53), nullable=False),
     Index("trials_by_job", "job_id"),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("hour_s", BigInteger, primary_key=True, autoincrement=False),
+    Column("tenant", String(128), primary_key=True),
+    Column("owner", String(128), primary_key=True),
+    Column("project", String(128), primary_key=True),
+    Column("device_type", String(128), primary_key=True),
+    Column("device_s", Float(53), nullable=False),
+    Column("energy_j", Float(53), nullable=False),
+    Column("jobs", BigInteger, nullable=False),
+)
+
+budget_holds = Table(
+    "budget_holds",
+    metadata,
+    Column("job_id", String(64), primary_key=True),
+    Column("budget", String(128), nullable=False),
+    Column("why", Text, nullable=False),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("key", String(256), nullable=False, unique=True),
+    Column("channel", String(128), nullable=False),
+    Column("tenant", String(128), nullable=False),
+    Column("owner", String(128), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_s", Float(53), nullable=False),
+    Column("due_s", Float(53), nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("tried_s", Float(53)),
+    Column("state", String(16), nullable=False),
+    Column("why", Text, nullable=False, server_default=""),
+    Index("outbox_by_state", "state", "due_s"),
 )

@@ -8,11 +8,11 @@ millisecond, and has no random numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, stdtr
 
 Floats = NDArray[np.float64]
 POWERS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
@@ -64,8 +64,25 @@ def _fit(falling: Floats, y: Floats, falling_at_last: float, wanted: float) -> t
         0.5 * (np.linalg.slogdet(prior)[1] - np.linalg.slogdet(precision)[1])
         + _SHAPE * np.log(_SCALE)
         - shape * np.log(scale)
-        + gammaln(shape)
+        + math.lgamma(shape)
     )
     at = np.array([1.0, falling_at_last])
     variance = scale / shape * (1.0 + float(at @ np.linalg.solve(precision, at)))
-    return float(evidence), float(stdtr(2 * shape, (wanted - float(at @ mean)) / np.sqrt(variance)))
+    return float(evidence), student_t_below(round(2 * shape), (wanted - float(at @ mean)) / math.sqrt(variance))
+
+
+def student_t_below(freedom: int, value: float) -> float:
+    """Return the chance of a Student t variable to be at most `value`: the finite series for whole degrees of freedom.
+
+    SciPy knows it too, but a manager is installed without SciPy.
+    """
+    angle = math.atan(value / math.sqrt(freedom))
+    squared = math.cos(angle) ** 2
+    if freedom % 2:
+        even = np.arange(2.0, freedom - 2, 2)
+        terms = np.cumprod(np.append(1.0, even / (even + 1) * squared)).sum() if freedom > 1 else 0.0
+        inside = 2 / math.pi * (angle + math.sin(angle) * math.cos(angle) * terms)
+    else:
+        odd = np.arange(1.0, freedom - 2, 2)
+        inside = math.sin(angle) * np.cumprod(np.append(1.0, odd / (odd + 1) * squared)).sum()
+    return min(max(0.5 + 0.5 * float(inside), 0.0), 1.0)

@@ -37,6 +37,7 @@ from rota.web.pages import (
     truth,
     whatif,
 )
+from rota.web.parts.files import add_file_route
 from rota.web.sweeps import listing as sweeps
 from rota.web.sweeps import page as sweep
 
@@ -73,6 +74,7 @@ async def open_site(service: Service) -> Asgi:
     bound = BoundPages(service.watch)
     for path, title, build in PAGES:
         _add(path, title, build, context, bound)
+    add_file_route(nicegui_app, service)
     nicegui_app.add_static_files("/_rota", STATIC, max_cache_age=3600)
     site = FastAPI(openapi_url=None)
     ui.run_with(

@@ -15,8 +15,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,12 @@ from rota.drivers.slurm.submit_script import submit_script
 Json = dict[str, Any]
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "liblua5.3-0")
 ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server-core", "mariadb-client-core")
+REST_PACKAGES = ("slurmrestd",)
 NEEDED = ("munged", "slurmctld", "slurmd", "squeue", "scontrol", "sinfo", "sbatch")
 ACCOUNTING_NEEDED = ("slurmdbd", "mariadbd", "mariadb", "sacct", "sacctmgr")
 READY_S = float(os.environ.get("ROTA_READY_S", "60"))
+KEEPS_TIME = ("mariadbd",)
+"""Programs that always have the true clock."""
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
 
 
@@ -52,19 +55,29 @@ class Shape:
     """Whether jobs of the partition `rota` are held at submission."""
     more: str = ""
     """Further lines of slurm.conf."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of slurm.conf that differ from those below."""
+    auth: str = "munge"
+    """`none` believes what programs say of themselves; munge waits for two seconds only, which a fast clock cuts."""
 
 
 def find_programs(*, accounting: bool) -> None:
     """Raise `NoSlurm` where programs are missing that can't be installed."""
+    if os.geteuid():
+        raise NoSlurm("slurmd and slurmctld of one host need root here")
+    if accounting:
+        _find(NEEDED + ACCOUNTING_NEEDED, PACKAGES + ACCOUNTING_PACKAGES)
+    else:
+        _find(NEEDED, PACKAGES)
+
+
+def _find(needed: Sequence[str], packages: Sequence[str]) -> None:
+    """Install packages where programs are missing and that is asked for."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    needed = NEEDED + (ACCOUNTING_NEEDED if accounting else ())
-    packages = PACKAGES + (ACCOUNTING_PACKAGES if accounting else ())
 
     def missing() -> list[str]:
         return [name for name in needed if shutil.which(name, path=path) is None]
 
-    if os.geteuid():
-        raise NoSlurm("slurmd and slurmctld of one host need root here")
     if not missing():
         return
     if not os.environ.get("ROTA_INSTALL_SLURM"):
@@ -78,7 +91,8 @@ def find_programs(*, accounting: bool) -> None:
 
 
 def _install(packages: Sequence[str]) -> None:
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    wait = ("-o", "DPkg::Lock::Timeout=120")  # another program may be installing
+    command = ["apt-get", *wait, "install", "-y", "--no-install-recommends", *packages]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     try:
         made = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
@@ -91,9 +105,13 @@ def _install(packages: Sequence[str]) -> None:
 class SlurmBed:
     """One cluster, started and stopped at will; daemons can be killed by name and started again."""
 
-    def __init__(self, shape: Shape | None = None, *, accounting: bool = False) -> None:
+    def __init__(
+        self, shape: Shape | None = None, *, accounting: bool = False, clock: Mapping[str, str] | None = None
+    ) -> None:
+        """`clock` is the environment that gives Slurm and its jobs another clock, by libfaketime."""
         find_programs(accounting=accounting)
         self.shape = shape or Shape()
+        self._clock = dict(clock or {})
         self.folder = Path(tempfile.mkdtemp(prefix="rota-slurm-", dir="/tmp"))  # munged refuses folders of others
         self.folder.chmod(0o755)
         self.accounting = accounting
@@ -105,6 +123,7 @@ class SlurmBed:
             "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin",
             "SLURM_CONF": str(self.folder / "slurm.conf"),
             "LC_ALL": "C.UTF-8",
+            **self._clock,
         }
         self._write_files()
 
@@ -149,17 +168,16 @@ class SlurmBed:
         if self.accounting:
             storage = (
                 "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
-                f"AccountingStoragePort={self._dbd_port}\nAccountingStoragePass={folder}/munge/socket\n"
+                f"AccountingStoragePort={self._dbd_port}\n{self._storage_pass()}"
                 "AccountingStorageTRES=gres/gpu\n"
                 "AccountingStorageEnforce=associations,limits,qos\nPriorityType=priority/multifactor\n"
             )
-        return f"""ClusterName=bed
+        lines = f"""ClusterName=bed
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
-CredType=cred/munge
+{self._auth()}
+CredType=cred/{shape.auth}
 SlurmctldPort={self._port}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
@@ -193,6 +211,16 @@ MaxJobCount=20000
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=10:00 State=UP OverSubscribe=NO
 PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSubscribe=NO
 """
+        kept = [line for line in lines.splitlines() if line.partition("=")[0] not in shape.settings]
+        return "\n".join([*kept, *(f"{name}={value}" for name, value in shape.settings.items())]) + "\n"
+
+    def _auth(self) -> str:
+        if self.shape.auth == "none":
+            return "AuthType=auth/none"
+        return f"AuthType=auth/munge\nAuthInfo=socket={self.folder}/munge/socket"
+
+    def _storage_pass(self) -> str:
+        return "" if self.shape.auth == "none" else f"AccountingStoragePass={self.folder}/munge/socket\n"
 
     # -- daemons ---------------------------------------------------------------------------------
 
@@ -209,8 +237,9 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
         folder = self.folder
         munge = ("--force", "--foreground", f"--socket={folder}/munge/socket", f"--key-file={folder}/munge/key")
         more = (f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log", f"--seed-file={folder}/munge/seed")
-        self._spawn("munged", *munge, *more)
-        eventually((folder / "munge" / "socket").exists, within_s=READY_S)
+        if self.shape.auth == "munge":
+            self._spawn("munged", *munge, *more)
+            eventually((folder / "munge" / "socket").exists, within_s=READY_S)
         if self.accounting:
             self._start_accounting()
         self.start_controller()
@@ -235,7 +264,7 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
         host = socket.gethostname().split(".")[0]
         conf = folder / "slurmdbd.conf"
         conf.write_text(
-            f"AuthType=auth/munge\nAuthInfo=socket={folder}/munge/socket\nDbdHost={host}\nDbdAddr=127.0.0.1\n"
+            f"{self._auth()}\nDbdHost={host}\nDbdAddr=127.0.0.1\n"
             f"DbdPort={self._dbd_port}\nSlurmUser=root\nStorageType=accounting_storage/mysql\n"
             f"StorageHost=127.0.0.1\nStoragePort={self._sql_port}\nStorageUser=slurm\nStoragePass=slurm\n"
             f"LogFile={folder}/slurmdbd.log\nPidFile={folder}/slurmdbd.pid\n"
@@ -272,8 +301,7 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
 
     def start_rest(self) -> str:
         """Start slurmrestd, which must not run as root; return its address."""
-        if shutil.which("slurmrestd", path=self.env["PATH"]) is None:
-            raise NoSlurm("there is no slurmrestd; `apt-get install slurmrestd` brings it")
+        _find(REST_PACKAGES, REST_PACKAGES)
         place = self.folder / "rest"
         place.mkdir(mode=0o777)
         place.chmod(0o777)
@@ -286,8 +314,10 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
 
     def _spawn(self, program: str, *arguments: str, key: str = "") -> None:
         log = (self.folder / f"{key or program}.out").open("ab")
+        not_theirs = self._clock if program in KEEPS_TIME else {}
+        env = {name: value for name, value in self.env.items() if name not in not_theirs}
         self._running[key or program] = subprocess.Popen(
-            [program, *arguments], env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder
+            [program, *arguments], env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder
         )
         log.close()
 

@@ -86,6 +86,24 @@ def test_forecast_of_a_start_has_a_range(slurm: SlurmBed, launch: Launch) -> Non
 
 
 @pytest.mark.long
+def test_forecasts_take_the_queue_in_the_order_of_slurms_priorities(slurm: SlurmBed, launch: Launch) -> None:
+    twin = launch(slurm, "observe")
+    whole = ("--gres=gpu:4", "-N2", "--time=1")
+    first = slurm.submit("sleep 120", *whole)
+    twin.wait({first: "running"})
+    early, late = (slurm.submit("sleep 30", *whole) for _ in range(2))
+    twin.wait({early: "waiting", late: "waiting"})
+
+    def starts_first(one: str, other: str) -> bool:
+        told = [twin.client.why(job)["expected"] for job in (one, other)]
+        return all(each and each["usual"] for each in told) and told[0]["usual"] < told[1]["usual"]
+
+    eventually(lambda: starts_first(early, late), within_s=60)
+    slurm.do("scontrol", "update", f"jobid={early}", "priority=1")
+    eventually(lambda: starts_first(late, early), within_s=60)
+
+
+@pytest.mark.long
 def test_twin_keeps_its_state_while_slurmctld_is_away(slurm: SlurmBed, launch: Launch) -> None:
     twin = launch(slurm, "observe")
     job = slurm.submit("sleep 120", "--gres=gpu:1")

@@ -133,7 +133,8 @@ class _SlurmRun:
         looks = SlurmLoop(control, self._reader, driver, self._options.pace)
         if self._options.decides:
             looks.beat = self._heartbeat.beat
-        source = ForecastWorker(scheduling, self._records.url)
+        ranking = None if self._options.decides else view.ranking
+        source = ForecastWorker(scheduling, self._records.url, ranking)
         forecasts = ForecastKeeper(control, self._records, source, scheduling.policy)
         self._server.switch.now = self._application(control, scheduling, forecasts, source, looks)
         loop = asyncio.create_task(control.run(driver))

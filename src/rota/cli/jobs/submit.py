@@ -48,6 +48,9 @@ EnvFromShellOption = Annotated[
 NoImageOption = Annotated[
     bool, typer.Option("--no-image", help="Run without the file's container image, directly on the machine.")
 ]
+SnapshotOption = Annotated[
+    bool, typer.Option("--snapshot", help="Pack the code and run that; what was run can be run again.")
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Submit nothing; print when it would start.")]
 
 
@@ -74,6 +77,7 @@ def submit(
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     no_image: NoImageOption = False,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
+    snapshot: SnapshotOption = False,
     dry_run: DryRunOption = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
@@ -102,16 +106,16 @@ def submit(
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
             source = "job" if len(jobs) == 1 else f"job {number}"
-            _add_options(job, own, needs, saves, source)
-            if no_image:
-                job.pop("image", None)
+            _add_options(job, own, needs, saves, source, no_image=no_image)
             _set_env(job, env or [], secret or [], source)
         if dry_run:
             return _try_out(jobs, server)
+        if snapshot:
+            _pack(jobs, server)
         return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
 
 
-def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str) -> None:
+def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str, *, no_image: bool) -> None:
     """Put the options that were given over the fields of a job."""
     job.update({key: value for key, value in own.items() if value is not None})
     given = {key: value for key, value in needs.items() if value is not None}
@@ -120,6 +124,8 @@ def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: 
     if saves is not None:
         job["checkpoint"] = {**_mapping(job, "checkpoint", source), **saves}
     job.setdefault("workdir", os.getcwd())
+    if no_image:
+        job.pop("image", None)
 
 
 @contextmanager
@@ -141,6 +147,25 @@ def _mapping(job: Json, field: str, source: str) -> Json:
     if found is not None and not isinstance(found, dict):
         raise RotaError(f"{source}: {field} is {found!r:.60}; it must be a mapping of fields to values")
     return found or {}
+
+
+def _pack(jobs: list[Json], server: str | None) -> None:
+    """Replace the working directory of jobs by the code that is in it now; each folder is packed once."""
+    from rota.sdk.client import Client
+    from rota.sdk.snapshot import pack
+
+    client = client_for(server)
+    if os.environ.get(SLURM) or not isinstance(client, Client):
+        raise RotaError("--snapshot: code is kept by a Rota manager of processes; leave it out here")
+    packed: dict[tuple[str, str | None], Json] = {}
+    for job in jobs:
+        folder = str(Path(job.pop("workdir")).absolute())
+        place = (folder, job.get("tenant"))
+        if place not in packed:
+            with pack(Path(folder)) as snapshot:
+                client.send_snapshot(snapshot, job.get("tenant"))
+                packed[place] = snapshot.described()
+        job["snapshot"] = packed[place]
 
 
 def _send(

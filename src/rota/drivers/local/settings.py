@@ -21,12 +21,14 @@ from rota.drivers.local.gpu.settings import GpuSettings, MpsUse
 from rota.drivers.local.gpu.topology import GpuTopology
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import TURN, environment, login_environment, tied_cpus
+from rota.drivers.local.task_runner.code import CODE
 from rota.drivers.local.task_runner.files import TELL
 from rota.health.causes import CauseOfFailure, built_in_causes
 from rota.health.failure_rate import FailureRate
 from rota.network.link_guide import LinkGuide
 from rota.planner.parallel.plan_environment import plan_variables
 from rota.store import clock
+from rota.store.data.snapshots import Snapshots
 from rota.store.run_folder import Json, shared_folder
 
 MPS_SLACK_BYTES = 1 << 30
@@ -132,7 +134,8 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
     return {
         "argv": [*launch, *attempt.launch.roles[slot.role].argv],
         "env": {**_environment(attempt, task, port, settings), **_seen(named), **mps},
-        "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
+        "workdir": _workdir(attempt, settings),
+        "code": _code(attempt, settings),
         "barrier": attempt.is_gang,
         "barrier_s": settings.barrier_s,
         "grace_s": attempt.launch.grace_s,
@@ -158,6 +161,17 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "confine": attempt.confine,
         "scratch": attempt.scratch,
     }
+
+
+def _workdir(attempt: Attempt, settings: Settings) -> str:
+    shared = shared_folder(settings.home, attempt.job.id)
+    return str(shared / CODE) if attempt.launch.snapshot else attempt.launch.workdir or str(shared)
+
+
+def _code(attempt: Attempt, settings: Settings) -> str | None:
+    """Return the archive that a task unpacks as its working directory."""
+    digest = attempt.launch.snapshot
+    return None if digest is None else str(Snapshots(settings.home).path(attempt.job.tenant, digest))
 
 
 def _environment(attempt: Attempt, task: TaskHandle, port: int, settings: Settings) -> dict[str, str]:

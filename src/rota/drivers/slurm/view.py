@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rota.core.messages.events import Event, NodeBack, NodeDrained, NodeLost, NodeOccupied, NodeUndrained
 from rota.core.model.job import NodeId
@@ -32,6 +33,14 @@ class SlurmView:
         """Slurm's code of why a job waits; empty if it is not known."""
         job = self.jobs.get(job_id)
         return "" if job is None else job.reason
+
+    def ranking(self) -> list[str] | None:
+        """The waiting jobs by Slurm's priority, of which fair share, QOS and age are parts; None if by submission."""
+        waiting = [job for job in self.jobs.values() if job.is_pending and job.priority]
+        waiting.sort(key=lambda job: (job.submit_s, job.number, job.id))
+        if all(one.priority >= two.priority for one, two in pairwise(waiting)):
+            return None
+        return [job.id for job in sorted(waiting, key=lambda job: -job.priority)]
 
 
 def node_events(nodes: Mapping[str, SlurmNode], state: State) -> list[Event]:

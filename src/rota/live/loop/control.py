@@ -46,6 +46,7 @@ from rota.core.messages.reasons import Reason
 from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
+from rota.live.accounts.ledger import UsageLedger
 from rota.live.estimates.oom_retry import NoMore, Raise, more_memory
 from rota.live.intake.submission_limits import portions
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
@@ -106,6 +107,7 @@ class Control:
         self._at_rest.set()
         self._remembered_s = -math.inf
         self._dependents = Dependents(engine.state)
+        self.ledger = UsageLedger(engine.state)
         self._leases = Leases(engine.state, lambda event: self.happened(LoopEntry([event])))
         self._listeners: dict[Callable[[Sequence[News]], None], None] = {}
         self._driver: LiveDriver | None = None
@@ -273,7 +275,7 @@ class Control:
                 entries.append(LoopEntry([TimerFired()]))
         for entry in entries:
             self.kept.update(entry.records)
-        made = Transaction(self.state, self.kept, self._dependents, self._names)
+        made = Transaction(self.state, self.kept, self._dependents, self._names, self.ledger)
         for entry in entries:
             made.specs.update(entry.specs)
             if entry.segment is not None:

@@ -14,6 +14,7 @@ from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
 from rota.live.loop.record import Record
+from rota.store.accounts.usage import UsageRow
 from rota.store.records import WriteBatch
 
 
@@ -46,6 +47,12 @@ class LoopEntry:
     """Sweeps that are new or changed."""
     trials: list[dict[str, Any]] = field(default_factory=list)
     """Trials that are new or changed."""
+    usage: list[UsageRow] = field(default_factory=list)
+    """What is added to the accounts beside the device time of the events."""
+    holds: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    """Jobs that a budget holds, or holds no longer."""
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    """Messages to be sent."""
     segment: JournalSegment | None = None
     """Begins before the events."""
     done: asyncio.Future[None] | None = None
@@ -65,6 +72,9 @@ class LoopEntry:
         batch.settings.update(self.settings)
         batch.sweeps.extend(self.sweeps)
         batch.trials.extend(self.trials)
+        batch.usage.extend(self.usage)
+        batch.holds.update(self.holds)
+        batch.messages.extend(self.messages)
 
     def answer(self, error: RotaError | Unavailable | None = None) -> None:
         """Answer the request, if one waits for that: it is durable, or refused."""

@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rota.live.loop.kept_folders import KeptFolders
 from rota.store import clock
+from rota.store.data.snapshots import Snapshots
 from rota.store.records import Records
 from rota.store.run_folder import remove_folder
 
@@ -45,4 +46,5 @@ def tidy(records: Records, home: Path, keep_s: float, now_s: float) -> list[str]
     gone = records.drop_before(now_s - keep_s, answers_before_s=now_s - min(ANSWERS_S, keep_s))
     for job_id in gone:
         remove_folder(home / "runs" / job_id)
+    Snapshots(home).tidy(records.snapshots_named())
     return gone

@@ -10,6 +10,7 @@ from rota.core.messages.reasons import Reason
 from rota.core.model.job import Job, JobId
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
+from rota.live.accounts.ledger import UsageLedger
 from rota.live.loop.dependents import Dependents
 from rota.live.loop.record import Record, changes_of, dump, row_of
 from rota.store.journal import encode_step
@@ -19,7 +20,14 @@ from rota.store.records import WriteBatch
 class Transaction:
     """A batch under construction: its steps, the jobs they touched, and the decisions."""
 
-    def __init__(self, state: State, kept: dict[JobId, Record], dependents: Dependents, names: list[str]) -> None:
+    def __init__(
+        self,
+        state: State,
+        kept: dict[JobId, Record],
+        dependents: Dependents,
+        names: list[str],
+        ledger: UsageLedger | None = None,
+    ) -> None:
         self.batch = WriteBatch()
         self.touched: dict[JobId, LiveJob] = {}
         self.decisions: list[Decision] = []
@@ -29,6 +37,8 @@ class Transaction:
         self._kept = kept
         self._dependents = dependents
         self._names = names
+        self._ledger = ledger
+        """Accounts for the device time of jobs; None keeps none."""
 
     def add(
         self,
@@ -53,6 +63,8 @@ class Transaction:
             live, record = self._state.jobs[job_id], self._kept[job_id]
             self.touched[job_id] = live
             record.message = record.message or self._dependents.broken(live)
+            if self._ledger is not None:
+                self.batch.usage += self._ledger.account(live, record.owner, now_s)
             if job_id in new:
                 self.batch.new_jobs.append(row_of(live, record, self._state, self._names, new[job_id]))
             else:

@@ -12,15 +12,16 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import Any
 
 from rota.core.codec.values import decode_cluster, decode_event, decode_job, encode_cluster, encode_event
 from rota.core.engine.engine import Engine
 from rota.core.errors import RotaError
 from rota.core.messages.events import JobArrived
-from rota.core.model.job import Job, JobId
+from rota.core.model.job import Job, JobId, JobState
 from rota.files.network.network_file import network_from_spec
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.costs import CostLearner
@@ -53,8 +54,12 @@ LONGEST_COMMAND = 200
 class ForecastWorker:
     """Client of the worker."""
 
-    def __init__(self, scheduling: Scheduling, database: str) -> None:
-        self._setting = {
+    def __init__(
+        self, scheduling: Scheduling, database: str, order: Callable[[], Sequence[str] | None] | None = None
+    ) -> None:
+        """`order` returns the waiting jobs as another scheduler ranks them; None where that is by submission."""
+        self._order = order
+        self._setting: Json = {
             "database": database,
             "cluster": encode_cluster(scheduling.cluster),
             "policy": scheduling.policy,
@@ -68,6 +73,8 @@ class ForecastWorker:
     async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = MANAGER) -> Forecast:
         """Return when a job will start and end; `arrives` is a hypothetical job."""
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
+        if self._order is not None and (ranked := self._order()) is not None:
+            question["order"] = list(ranked)
         return decode_forecast(await self._helper.ask(question, asker))
 
     async def more_nodes(self, job_id: JobId) -> list[NodeDemand]:
@@ -85,6 +92,22 @@ def main() -> None:
     forecaster = Forecaster()
     gc.disable()  # a forward run makes many objects and no cycles
     answer_all(forecaster.reply)
+
+
+def ranked(rows: Sequence[Any], order: Iterable[str]) -> Sequence[Any]:
+    """Give the rows of waiting jobs the places in the order of submission that another scheduler's ranks say.
+
+    Jobs that are not ranked keep theirs.
+    """
+    place = {name: index for index, name in enumerate(order)}
+    found = [(row, json.loads(row.live)) for row in rows if row.id in place and row.state == JobState.WAITING.value]
+    seqs = sorted(value["seq"] for _, value in found)
+    found.sort(key=lambda pair: place[pair[0].id])
+    moved = {
+        row.id: SimpleNamespace(**{**row._asdict(), "seq": seq, "live": json.dumps({**value, "seq": seq})})
+        for (row, value), seq in zip(found, seqs, strict=True)
+    }
+    return [moved.get(row.id, row) for row in rows]
 
 
 class Forecaster:
@@ -123,7 +146,7 @@ class Forecaster:
             needed = () if asked.arrives is None else asked.arrives.depends_on
             most = self._pace.most(scheduling.policy, BUDGET.seconds * _processes())
             queue = LongQueue([asked.job_id, *needed], most)
-            was = restored(records, scheduling, queue)
+            was = restored(records, scheduling, lambda rows: ranked(queue(rows), question.get("order", ())))
             self._learn(records)
         finally:
             records.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from rota.live.loop.record import state_text
 from rota.live.views.compare import compared
 from rota.live.views.job_timeline import TimelineEvent, life_of
 from rota.store import clock
+from rota.store.data.artefacts import NoArtefact, list_artefacts
 from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder, curve, progress, usage
 from rota.web import words
@@ -29,6 +31,7 @@ from rota.web.page_context import PageContext
 from rota.web.parts.basics import button, card, empty, set_text
 from rota.web.parts.charts import chart, over_time
 from rota.web.parts.compared import show_compared
+from rota.web.parts.files import show_files
 from rota.web.parts.gpus import JobGpus
 from rota.web.parts.log import LogView
 from rota.web.parts.map import ClusterMap
@@ -96,9 +99,14 @@ class JobPage:
                     self._task.props('outlined dense options-dense aria-label="Task"').classes("filter")
                     self._attempt.props('outlined dense options-dense aria-label="Attempt"').classes("filter")
                 self._log = LogView("No output yet")
+            is_own = context.principal().may_act_on(row.tenant, row.owner)
+            self._files: Any = None
+            if is_own:
+                with card("Files", "written to $ROTA_RUN_DIR", wide=True):
+                    self._files = html.div().classes("stack")
             with card("Job file", wide=True):
-                is_own = context.principal().may_act_on(row.tenant, row.owner)
                 spec = job_out(row, context.service.control, whole=True, shows_env=is_own)["spec"]
+                self._origin: dict[str, Any] | None = spec.get("snapshot")
                 html.pre(text_of(spec)).classes("code").props('tabindex=0 role=region aria-label="Job file"')
 
     def _head(self, row: Any) -> None:
@@ -146,7 +154,17 @@ class JobPage:
             life = await asyncio.to_thread(life_of, self._context.service.records, row.id, row.submitted_s, row.ended_s)
             self._show_timeline(life)
             self._offer_logs()
+            await self._show_files()
             self._comparing = background_tasks.create(self._compare())
+
+    async def _show_files(self) -> None:
+        if self._files is None:
+            return
+        with contextlib.suppress(NoArtefact):
+            found = await asyncio.to_thread(list_artefacts, self._context.service.home, self._id)
+            self._files.clear()
+            with self._files:
+                show_files(self._id, found, self._origin)
 
     async def _compare(self) -> None:
         """Show request, estimate and usage; runs in the background, as a model may have to be fitted first."""

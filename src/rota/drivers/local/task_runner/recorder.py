@@ -15,6 +15,8 @@ from rota.drivers.local.task_runner.processes import in_session, is_sealed, proc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import IO
+
     from rota.drivers.local.task_runner.files import Json
 
 NOT_FOUND = 127
@@ -82,9 +84,12 @@ def _become(task: Json, output: int, confines: int) -> None:
         for source, target in ((nothing, 0), (output, 1), (output, 2), (confines, _CONFINES)):
             os.dup2(source, target)
         os.closerange(_CONFINES + 1, 256)
+        code = _open_code(task)
         os.get_exec_path()  # imports what execvpe needs, while we may still read the interpreter's own files
         _confine(task)
         os.close(_CONFINES)
+        if code is not None:
+            _unpack(code, task["workdir"])
         os.chdir(task["workdir"])
         if task.get("confine"):
             _give_up_privileges(task["confine"])
@@ -99,6 +104,21 @@ def _become(task: Json, output: int, confines: int) -> None:
         os.write(2, f"rota: can't run the task: {error!r}\n".encode())
     finally:
         os._exit(NOT_FOUND)
+
+
+def _open_code(task: Json) -> IO[bytes] | None:
+    """The archive of the job's code, and what unpacks it, while we may still read both."""
+    if not task.get("code"):
+        return None
+    from rota.drivers.local.task_runner.code import open_archive
+
+    return open_archive(task["code"])
+
+
+def _unpack(code: IO[bytes], folder: str) -> None:
+    from rota.drivers.local.task_runner.code import unpack
+
+    unpack(code, folder)
 
 
 def _give_up_privileges(order: Json) -> None:

@@ -1,0 +1,1 @@
+"""Accounts over HTTP: usage, prices, budgets and messages."""

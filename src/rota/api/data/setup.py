@@ -1,0 +1,35 @@
+"""Files of users as a part of a manager: what is refused at submission, and what is deleted with old jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from rota.api.service import Service
+from rota.core.errors import RotaError
+from rota.drivers.local.machine import refuse_what_cannot_be
+from rota.drivers.local.paced_starts import refuse_too_many_tasks
+from rota.files.job_shape import JobFile
+from rota.store.data.snapshots import Snapshots
+
+
+def refusal(home: Path, most_tasks: int) -> Callable[[JobFile], None]:
+    """Return what raises a `RotaError` for a job that this machine can't run."""
+    snapshots = Snapshots(home)
+
+    def refuse(file: JobFile) -> None:
+        refuse_what_cannot_be(file)
+        refuse_too_many_tasks(file, most_tasks)
+        if file.snapshot is not None and not snapshots.has(file.tenant, file.snapshot.digest):
+            raise RotaError(
+                f"job: snapshot: tenant {file.tenant} has no snapshot {file.snapshot.digest[:12]}; "
+                "send it with `rota submit --snapshot`"
+            )
+
+    return refuse
+
+
+def with_data(service: Service) -> Service:
+    """Return the services with the files of users."""
+    return replace(service, snapshots=Snapshots(service.home))

@@ -1,0 +1,1 @@
+"""Commands for accounts: usage, prices, budgets, fair-share standing and messages."""

@@ -1,0 +1,1 @@
+"""Accounts: the device time of jobs, what it costs, budgets and their effect, and the fair-share standing."""

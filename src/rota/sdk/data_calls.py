@@ -1,0 +1,76 @@
+"""The calls of the client about files: artefacts of jobs and snapshots of code."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from rota.core.errors import RotaError
+
+if TYPE_CHECKING:
+    from rota.sdk.snapshot import PackedCode
+
+Json = dict[str, Any]
+CHUNK = 1 << 18
+PART = 2 << 20
+"""How much of a snapshot is sent in one request."""
+
+
+class DataCalls(ABC):
+    """What a client can do with files."""
+
+    @abstractmethod
+    def _call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any: ...
+
+    @abstractmethod
+    def _open(self, method: str, path: str) -> AbstractContextManager[http.client.HTTPResponse]: ...
+
+    def files(self, job_id: str, path: str = "") -> Json:
+        """Return the files that a job wrote below a folder of its own, by path, and whether there are more."""
+        answer: Json = self._call("GET", f"/jobs/{quote(job_id, safe='')}/files?{urlencode({'path': path})}")
+        return answer
+
+    def read_file(self, job_id: str, path: str) -> Iterator[bytes]:
+        """Yield the content of a file that a job wrote."""
+        with self._open("GET", f"/jobs/{quote(job_id, safe='')}/files/{quote(path, safe='/')}") as answer:
+            size, seen = int(answer.headers.get("Content-Length", "-1")), 0
+            while read := answer.read1(CHUNK):
+                seen += len(read)
+                yield read
+            if seen != size >= 0:
+                raise RotaError(f"{path} of job {job_id} changed while it was read: {seen} of {size} bytes came")
+
+    def get_file(self, job_id: str, path: str, to: Path, *, replace: bool = False) -> int:
+        """Write a file of a job to a path of this machine, whole or not at all; return its size."""
+        if os.path.lexists(to) and not replace:
+            raise RotaError(f"{to} exists already; give another place with --to, or replace it with --force")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(prefix=f".{to.name[:100]}.", dir=to.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for read in self.read_file(job_id, path):
+                    file.write(read)
+                size = file.tell()
+            os.replace(draft, to)
+        except BaseException:
+            os.unlink(draft)
+            raise
+        return size
+
+    def send_snapshot(self, snapshot: PackedCode, tenant: str | None = None) -> None:
+        """Send packed code to the manager, as far as it has not got it."""
+        query = {"size": snapshot.size} | ({} if tenant is None else {"tenant": tenant})
+        place = f"/snapshots/{snapshot.digest}"
+        have = int(self._call("GET", f"{place}?{urlencode(query)}")["have"])
+        while have < snapshot.size:
+            snapshot.archive.seek(have)
+            part = snapshot.archive.read(PART)
+            answer = self._call("PUT", f"{place}?{urlencode({**query, 'offset': have})}", part)
+            have = int(answer["have"])

@@ -1,0 +1,1 @@
+"""The tables of accounts: device time by hour, holds of budgets, and messages to be sent."""

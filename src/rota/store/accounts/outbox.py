@@ -1,0 +1,65 @@
+"""The table of messages to be sent: written with what they tell of, and kept until they were delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from rota.store.schema import outbox
+
+Json = dict[str, Any]
+WAITING, SENT, FAILED = "waiting", "sent", "failed"
+
+
+def write_messages(connection: Connection, rows: Sequence[Json]) -> None:
+    """Add messages, as part of a transaction; one whose key is there is left out."""
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(dialect.insert(outbox).on_conflict_do_nothing(index_elements=["key"]), list(rows))
+
+
+class OutboxRecords:
+    """The messages in the database, from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def due(self, now_s: float, limit: int) -> list[Row[Any]]:
+        """Return messages to be sent now, oldest first."""
+        wanted = select(outbox).where(outbox.c.state == WAITING, outbox.c.due_s <= now_s)
+        with self._engine.connect() as connection:
+            return list(connection.execute(wanted.order_by(outbox.c.n).limit(limit)).all())
+
+    def next_due_s(self) -> float | None:
+        """Return when the next message is to be sent; None if none waits."""
+        with self._engine.connect() as connection:
+            found = connection.execute(select(func.min(outbox.c.due_s)).where(outbox.c.state == WAITING)).scalar()
+        return None if found is None else float(found)
+
+    def tried(self, number: int, *, state: str, why: str, due_s: float, at_s: float) -> None:
+        """Note an attempt to send a message."""
+        changed = {"state": state, "why": why, "due_s": due_s, "tried_s": at_s, "tries": outbox.c.tries + 1}
+        with self._engine.begin() as connection:
+            connection.execute(update(outbox).where(outbox.c.n == number).values(**changed))
+
+    def page(self, limit: int, *, tenants: Sequence[str] | None = None, owner: str | None = None) -> list[Row[Any]]:
+        """Return messages, newest first."""
+        wanted = select(outbox).order_by(outbox.c.n.desc()).limit(limit)
+        if tenants is not None:
+            wanted = wanted.where(outbox.c.tenant.in_(list(tenants)))
+        if owner is not None:
+            wanted = wanted.where(outbox.c.owner == owner)
+        with self._engine.connect() as connection:
+            return list(connection.execute(wanted).all())
+
+    def drop_before(self, at_s: float) -> None:
+        """Delete messages that were sent, or given up, before a moment."""
+        with self._engine.begin() as connection:
+            connection.execute(delete(outbox).where(outbox.c.state != WAITING, outbox.c.tried_s < at_s))
+
+    def add(self, rows: Sequence[Json]) -> None:
+        """Add messages in a transaction of their own."""
+        with self._engine.begin() as connection:
+            write_messages(connection, rows)
