@@ -7,7 +7,10 @@ RUNS := .venv/.runs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 COMPILED := build/.compiled
 HOT := $(shell find src/rota/core src/rota/mechanisms src/rota/placement src/rota/tenancy src/rota/drivers/simulator -name "*.py")
-WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
+SPREAD := --dist loadscope --no-loadscope-reorder
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# Most tests wait for processes, so that twice as many workers as cores keep the cores busy; the fast ones only compute.
+WORKERS = -n $(shell echo $$(($(CORES) < 4 ? 2 * $(CORES) : $(CORES) < 8 ? $(CORES) : 8))) $(SPREAD)
 DEMO := out/demo
 DEMO_TRACE := $(DEMO)/mixed.parquet
 POLICIES := fifo fifo:backfill=true easy srtf las tiresias
@@ -70,10 +73,10 @@ test: setup ## run every test; skipped tests state why
 	@$(BIN)/python -m pytest $(WORKERS) -rs
 
 test-fast: setup ## run the tests that take less than a tenth of a second each, in half a minute
-	@$(BIN)/python -m pytest $(WORKERS) -p no:schemathesis -m 'not slow' --ignore=tests/e2e --ignore=tests/web --ignore=tests/attacks --ignore=tests/docs
+	@$(BIN)/python -m pytest -n $(CORES) $(SPREAD) -p no:schemathesis -m 'not slow' --ignore=tests/e2e --ignore=tests/web --ignore=tests/attacks --ignore=tests/docs
 
 test-long: setup ## search for rare faults for minutes: every policy through many random histories
-	@$(BIN)/python -m pytest $(WORKERS) --long -m long
+	@$(BIN)/python -m pytest -n $(CORES) $(SPREAD) --long -m long
 
 test-gpu: setup ## the tests about GPUs, on the GPU of this machine where there is one; skipped ones state why
 	@$(BIN)/python -m pytest tests/gpu tests/drivers/local/test_gpus.py tests/drivers/local/test_suspension.py tests/drivers/local/test_residency.py tests/drivers/local/test_disk_images.py tests/e2e/test_gpu_suspension.py -rs

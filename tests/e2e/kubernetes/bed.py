@@ -2,8 +2,8 @@
 
 Binaries are looked for in KUBEBUILDER_ASSETS, on the PATH and in ~/.cache/rota/kubernetes. Only then, and only where
 ROTA_BUILD_KUBERNETES is set, they are built from Debian's packages, which takes minutes, once. `.ci/run` builds them
-beside the other tests, which come first then; if they are not there in time (ROTA_WAIT_KUBERNETES, in seconds), what
-needs them is skipped, and runs the next time.
+beside the tests that come before; if they are not there in time (ROTA_WAIT_KUBERNETES, in seconds), what needs them is
+skipped, and runs the next time.
 KUBECONFIG is not heeded: these tests make nodes and evict pods, and it may name a cluster that people live on.
 """
 
@@ -49,11 +49,6 @@ def binary(name: str) -> Path | None:
             return Path(folder) / name
     found = shutil.which(name)
     return None if found is None else Path(found)
-
-
-def is_built() -> bool:
-    """Whether all that a control plane with controllers needs is here."""
-    return all(binary(name) is not None for name in (*NEEDED, "kube-controller-manager"))
 
 
 def binaries(*names: str) -> dict[str, Path]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from e2e.kubernetes.bed import Bed, NoCluster, is_built, made_bed
+from e2e.kubernetes.bed import Bed, NoCluster, made_bed
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, View
 from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
@@ -14,14 +14,6 @@ from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
 NAMESPACE = "rota-system"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 Launch = Callable[..., Replica]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """While the control plane is being built, what needs it comes last."""
-    if not is_built():
-        folders = (Path(__file__).parent, Path(__file__).parent.parent.parent / "contract")
-        items.sort(key=lambda item: item.path.parent in folders)
 
 
 def prepared(bed: Bed) -> Bed:

@@ -289,6 +289,10 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
             self.do("sacctmgr", "-i", "add", "qos", name, f"priority={priority}", *more)
             self.do("sacctmgr", "-i", "modify", "account", "root", "set", f"qos+={name}")
 
+    def can(self, *command: str) -> bool:
+        """Whether a command of Slurm succeeds."""
+        return self._try(command)
+
     def _try(self, command: Sequence[str]) -> bool:
         return subprocess.run(command, env=self.env, capture_output=True, timeout=20).returncode == 0
 

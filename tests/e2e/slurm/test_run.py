@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from e2e.slurm.bed import SlurmBed
@@ -56,6 +58,30 @@ def test_suspended_job_keeps_its_gpus_in_slurm_and_here(slurm: SlurmBed, launch:
     assert {slurm.state(job) for job in (two, foreign)} == {"PENDING"}
     slurm.do("scontrol", "resume", one)
     rota.wait({one: "succeeded", two: "succeeded"})
+
+
+@pytest.mark.long
+def test_reserved_nodes_are_left_alone_and_a_refused_job_keeps_no_devices(slurm: SlurmBed, launch: Launch) -> None:
+    reserve = ("scontrol", "create", "reservation", "users=root", "duration=60")
+    slurm.do(*reserve, "ReservationName=now", "starttime=now", "nodes=n1")
+    slurm.do(*reserve, "ReservationName=later", "starttime=now+20minutes", "nodes=n2")
+    try:
+        rota = launch(slurm, "run", "--release-after", "0")
+        inside = slurm.submit("sleep 5", MANAGED, "--gres=gpu:4", "--reservation=now")
+        states = {"n1": "drained", "n2": "up"}
+        eventually(lambda: {node["id"]: node["state"] for node in rota.client.nodes()} == states, within_s=60)
+        long = slurm.submit("sleep 1", MANAGED, "--gres=gpu:4", "--time=60")
+        short = [slurm.submit("sleep 1", MANAGED, "--gres=gpu:2", "--time=2") for _ in range(4)]
+
+        rota.wait(dict.fromkeys(short, "succeeded"), 60)
+        assert slurm.wait([inside]) == {inside: "COMPLETED"}
+        assert slurm.state(long) == "PENDING"
+        eventually(lambda: "ReqNodeNotAvail" in rota.client.job(long)["message"], within_s=60)
+        eventually(lambda: "Slurm did not start it: ReqNodeNotAvail" in rota.rota("why", long).stdout, within_s=60)
+    finally:
+        slurm.do("scancel", "--user=root")
+        for name in ("now", "later"):
+            eventually(partial(slurm.can, "scontrol", "delete", f"ReservationName={name}"), within_s=60)
 
 
 def test_watchdog_releases_what_a_killed_rota_held(slurm: SlurmBed, launch: Launch) -> None:

@@ -38,6 +38,7 @@ from rota.drivers.slurm import marks
 from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands
 from rota.drivers.slurm.observer import end_of
 from rota.drivers.slurm.records import RUNNING, SlurmJob
+from rota.drivers.slurm.refused_starts import RefusedStarts, is_refused
 from rota.drivers.slurm.translate import is_simple, job_of, nodes_of
 from rota.drivers.slurm.view import SlurmView, node_events, occupied, occupied_events
 
@@ -50,7 +51,6 @@ CONTRACT = DriverContract(
 that resize jobs find none, and run them as they are."""
 START_WITHIN_S = 30.0
 """How long Slurm may take to start a released job before it is held again."""
-RETRY_S = 5.0
 NotedAt = float
 
 
@@ -76,6 +76,7 @@ class SlurmDriver:
         self._priorities = priorities
         """The priority of each quality of service."""
         self._orders: dict[str, _Order] = {}
+        self._refused = RefusedStarts()
         self._held_here: set[str] = set()
         """Jobs that are held here because Slurm has them wait: for a dependency, their user, their begin time."""
         self._ended: dict[str, None] = {}
@@ -192,7 +193,7 @@ class SlurmDriver:
 
     def look(self, state: State, now_s: float, wall_s: float) -> list[Event]:
         """Return the events since the last look; `wall_s` is the date, by which Slurm writes its times."""
-        events = node_events(self.view.nodes, state)
+        events = node_events(self.view.nodes, state, decides=True)
         self._first_of_array = {}
         known, self._settled = self._settled, {}
         for name, job in self.view.jobs.items():
@@ -308,6 +309,7 @@ class SlurmDriver:
             return [Started(job_id, 1.0, now_s), JobEnded(job_id, end_of(job), 0.0)]
         if job.holds_nodes and job.state != "CONFIGURING":
             self._orders.pop(job.id, None)
+            self._refused.forget(job.id)
             if job.state == "RUNNING" and not self._is_as_ordered(job, live):
                 log.info("Slurm divided its GPUs otherwise; the state is read again", extra={"job": job.id})
                 self.outdated.set()
@@ -315,13 +317,13 @@ class SlurmDriver:
         if job.holds_nodes or (order is not None and not order.is_sent):
             return []
         late = order is None or now_s - order.begun_s > START_WITHIN_S
-        if order is not None and order.failed is None and not late:
+        if order is not None and order.failed is None and not late and not is_refused(job):
             return []
         self._orders.pop(job.id, None)
         if not marks.is_held(job):
             self._spawn(self._hold(job.id))
         why = f"Slurm did not start it: {job.reason}" if order is None or order.failed is None else order.failed
-        return [StartFailed(job_id, why, now_s + RETRY_S)]
+        return [StartFailed(job_id, why, now_s + self._refused.pause_s(job.id))]
 
     def _is_as_ordered(self, job: SlurmJob, live: LiveJob) -> bool:
         """Whether a job holds as many GPUs of each node as was planned: Slurm divides them among the nodes itself."""
@@ -379,6 +381,7 @@ class SlurmDriver:
 
     def _finish(self, name: str) -> None:
         self._orders.pop(name, None)
+        self._refused.forget(name)
         self._ended[name] = None
 
 

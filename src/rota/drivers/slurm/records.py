@@ -132,6 +132,8 @@ class SlurmNode:
     is_down: bool
     is_drained: bool
     reason: str
+    is_reserved: bool = False
+    """Whether it takes no jobs but those of a reservation."""
 
 
 @dataclass(slots=True)
@@ -351,5 +353,6 @@ def _node_of(value: Json) -> SlurmNode:
         partitions=words(value.get("partitions")),
         is_down=bool(states & _NODE_DOWN),
         is_drained=bool(states & _NODE_DRAINED),
+        is_reserved="RESERVED" in states,
         reason=text(value.get("reason")),
     )

@@ -43,8 +43,8 @@ class SlurmView:
         return [job.id for job in sorted(waiting, key=lambda job: -job.priority)]
 
 
-def node_events(nodes: Mapping[str, SlurmNode], state: State) -> list[Event]:
-    """The events that make the state of known nodes as Slurm has it."""
+def node_events(nodes: Mapping[str, SlurmNode], state: State, *, decides: bool = False) -> list[Event]:
+    """The events that make the state of known nodes as Slurm has it; reserved ones count as drained if Rota decides."""
     events: list[Event] = []
     for account in state.inventory.nodes:
         found = nodes.get(str(account.node.id))
@@ -55,9 +55,10 @@ def node_events(nodes: Mapping[str, SlurmNode], state: State) -> list[Event]:
             events.append(NodeLost(name))
         elif not found.is_down and not account.up:
             events.append(NodeBack(name))
-        if found.is_drained and not account.drained:
+        drained = found.is_drained or (decides and found.is_reserved)
+        if drained and not account.drained:
             events.append(NodeDrained(name))
-        elif not found.is_drained and account.drained:
+        elif not drained and account.drained:
             events.append(NodeUndrained(name))
     return events
 

@@ -15,7 +15,7 @@ from rota.core.codec.values import decode_job, encode_job, encode_placement
 from rota.core.engine.driver import LiveDriver
 from rota.core.engine.protocols import Policy
 from rota.core.errors import RotaError, Unavailable
-from rota.core.messages.events import Event, JobArrived, JobCancelled, JobEnded
+from rota.core.messages.events import Event, JobArrived, JobCancelled, JobEnded, StartFailed
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.core.state.inventory import Inventory
@@ -121,6 +121,8 @@ class SlurmLoop:
             elif isinstance(event, JobEnded | JobCancelled) and event.job_id in self._control.kept:
                 job = self._driver.view.jobs.get(str(event.job_id))
                 self._control.kept[event.job_id].message = "" if job is None else message_of(job)
+            elif isinstance(event, StartFailed) and event.job_id in self._control.kept:
+                self._control.kept[event.job_id].message = event.why
         return entry
 
     def _report(self, faults: Sequence[str]) -> None:
