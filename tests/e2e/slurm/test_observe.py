@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import datetime
 
 import pytest
 
@@ -118,6 +119,40 @@ def test_twin_keeps_its_state_while_slurmctld_is_away(slurm: SlurmBed, launch: L
     slurm.start_controller()
     eventually(lambda: "answers again" in twin.log.read_text(), within_s=90)
     assert twin.states()[job] == "running"
+
+
+@pytest.mark.long
+def test_first_forecasts_know_from_the_accounting_what_jobs_took(accounting_slurm: SlurmBed, launch: Launch) -> None:
+    quick = ("--job-name=quick", "--gres=gpu:1", "--time=10", "--account=vision")
+    past = [accounting_slurm.submit("sleep 1", *quick) for _ in range(8)]
+    failed = accounting_slurm.submit("exit 3", *quick)
+    accounting_slurm.wait([*past, failed])
+    ask = ("sacct", "-nPX", "-S", "now-1hours", "--format=State", "--name=quick")
+    eventually(lambda: accounting_slurm.do(*ask).split().count("COMPLETED") == 8, every_s=0.5)
+
+    twin = launch(accounting_slurm, "observe")
+    known = {job["id"]: job for job in twin.client.jobs(all=True)}
+    assert {known[job]["state"] for job in past} == {"succeeded"}
+    assert (known[failed]["state"], known[failed]["message"]) == ("failed", "Slurm: FAILED")
+    blocking = accounting_slurm.submit("sleep 60", "--job-name=quick", "--gres=gpu:4", "-N2", "--time=10")
+    twin.wait({blocking: "running"})
+    waiting = accounting_slurm.submit("sleep 1", *quick)
+    twin.wait({waiting: "waiting"})
+
+    def expected_run_s() -> float | None:
+        told = twin.client.why(waiting)["expected"]
+        if not told or not told["usual"] or not told["end"]["usual"]:
+            return None
+        begun, ended = (datetime.fromisoformat(each) for each in (told["usual"], told["end"]["usual"]))
+        return (ended - begun).total_seconds()
+
+    assert (eventually(expected_run_s, every_s=0.5) or 0.0) < 60.0  # of ten minutes that it may take
+
+    twin.kill()
+    twin.start()
+    again = [job["id"] for job in twin.client.jobs(all=True)]
+    assert len(again) == len({*again})
+    assert {*past, failed, blocking} <= {*again}
 
 
 @pytest.mark.long

@@ -32,6 +32,7 @@ from rota.drivers.slurm.view import SlurmView
 from rota.drivers.slurm.watchdog import Heartbeat
 from rota.files.cluster_file import read_cluster_file
 from rota.files.job_shape import JobFile
+from rota.live.estimates.slurm_history import import_history
 from rota.live.intake.observed_requests import ObservedRequests
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
@@ -64,6 +65,8 @@ class SlurmOptions:
     tenancy: str = "none"
     guarantees: Path | None = None
     """A HiveD file, or a cluster file with tenants, for guarantees that Slurm's accounts can't express."""
+    history: str | None = None
+    """Since when the accounting teaches forecasts what jobs took, as sacct takes it; None: not at all."""
     pace: Pace = field(default_factory=Pace)
     host: str = "127.0.0.1"
     port: int = 7650
@@ -107,6 +110,8 @@ class _SlurmRun:
         self._say(f"rota answers at {url_of(listening, secure=False)}; data in {home}")
 
     async def _terms(self) -> None:
+        if self._options.history is not None:
+            await import_history(self._commands, self._records, self._options.history)
         async with asyncio.TaskGroup() as group:
             group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
             for each in self._server.parts.upkeep():

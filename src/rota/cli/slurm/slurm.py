@@ -45,6 +45,14 @@ def observe(
             metavar="ADDRESS",
         ),
     ] = None,
+    history: Annotated[
+        str,
+        typer.Option(
+            "--history",
+            help="Since when sacct's accounting tells forecasts what jobs took, as sacct takes it; `none` for not.",
+            metavar="TIME",
+        ),
+    ] = "now-14days",
     every: Every = "5s",
     data: Data = None,
     host: Host = "127.0.0.1",
@@ -62,7 +70,7 @@ def observe(
       rota slurm observe --every 30s --data /var/lib/rota-slurm
     """
     how = (log_format, log_level)
-    _serve(slurm_conf, policy, None, ("none", None), every, data, host, port, require_token, how, None, rest)
+    _serve(slurm_conf, policy, None, ("none", None), every, data, host, port, require_token, how, None, rest, history)
 
 
 @app.command("run")
@@ -227,6 +235,7 @@ def _serve(
     logs: tuple[LogFormat, LogLevel],
     release_after: str | None,
     rest: str | None = None,
+    history: str = "none",
 ) -> None:
     """Check everything that can be checked here, then run."""
     from rota.api.slurm.serve_slurm import SlurmOptions, serve_slurm
@@ -259,6 +268,7 @@ def _serve(
             decides=release_after is not None,
             config=config,
             rest=rest,
+            history=None if history == "none" else history,
             policy=policy,
             placement=placement,
             tenancy=tenancy,
