@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -89,8 +90,9 @@ def train(trial: str, digits: Path, folder: Path, epochs: int, least_s: float) -
             done.write(f"{trial} {epoch} {loss!r}\n")
         time.sleep(max(0.0, begun_s + least_s - time.monotonic()))
         if run.should_save:
-            state = {f"w{index}": each for index, each in enumerate(network.weights)}
-            np.savez(saved, **state, **{f"m{index}": each for index, each in enumerate(network.moments)})
+            arrays: dict[str, Any] = {f"w{index}": each for index, each in enumerate(network.weights)}
+            arrays |= {f"m{index}": each for index, each in enumerate(network.moments)}
+            np.savez(saved, **arrays)
             run.saved()
 
 

@@ -200,8 +200,6 @@ def test_promoted_trials_grow_onto_the_devices_of_those_that_ended(elastic: Mana
     steps = [(int(step), int(tasks)) for trial, step, tasks in lines if int(trial) == best["trial"]]
     assert [step for step, _ in steps] == list(range(32)), "no step is lost or done again when it grows"
     assert steps[-1][1] == 4, "at the end it has all the tasks that it may have"
-    first = [int(tasks) for _, step, tasks in lines if step == "0"]
-    assert sum(first) <= 8 + 4
 
 
 @pytest.fixture
