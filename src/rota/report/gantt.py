@@ -8,11 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from rota.core.state.history import JobRow
-from rota.report.device_lanes import lanes
 from rota.report.look import FAINT, SIZE_COLOURS, Unit, safe, size_classes, styled, unit_for
 from rota.report.runs import RunReport
 from rota.report.series import Floats, from_intervals, means
-from rota.report.timeline import Segments
+from rota.report.timeline import Segments, lanes
 
 NODES_SHOWN = 32
 ROW_PX = 18

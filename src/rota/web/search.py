@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchHit:
     """One thing that was found, and its address."""
 
     kind: str
@@ -34,7 +34,9 @@ async def search(context: PageContext, text: str, pages: Sequence[tuple[str, str
     text = text.strip()[:MAX_TEXT]
     wanted = text.casefold()
     found = [
-        Found(kind="page", title=name, about="", target=target) for target, name in pages if wanted in name.casefold()
+        SearchHit(kind="page", title=name, about="", target=target)
+        for target, name in pages
+        if wanted in name.casefold()
     ]
     if wanted:
         allowed = context.tenants()
@@ -45,11 +47,11 @@ async def search(context: PageContext, text: str, pages: Sequence[tuple[str, str
     return [asdict(each) for each in found]
 
 
-def _jobs(context: PageContext, text: str, allowed: tuple[str, ...] | None) -> list[Found]:
+def _jobs(context: PageContext, text: str, allowed: tuple[str, ...] | None) -> list[SearchHit]:
     records = context.service.records
     rows, total = records.find(JobSearch(text=text, tenants=allowed, limit=MAX_EACH))
     found = [
-        Found(
+        SearchHit(
             kind="job",
             title=f"{row.id} {row.name}",
             about=f"{row.state}, {row.owner or row.tenant}, {words.ago(row.submitted_s)}",
@@ -59,17 +61,17 @@ def _jobs(context: PageContext, text: str, allowed: tuple[str, ...] | None) -> l
     ]
     if total > len(rows):
         found.append(
-            Found(kind="jobs", title=f"All {total:,} jobs with “{text}”", about="", target=f"/jobs?q={quote(text)}")
+            SearchHit(kind="jobs", title=f"All {total:,} jobs with “{text}”", about="", target=f"/jobs?q={quote(text)}")
         )
     return found
 
 
-def _sweeps(context: PageContext, wanted: str, allowed: tuple[str, ...] | None) -> list[Found]:
+def _sweeps(context: PageContext, wanted: str, allowed: tuple[str, ...] | None) -> list[SearchHit]:
     if context.service.sweeps is None:
         return []
     rows = context.service.records.sweeps.page(tenants=allowed, live_only=False, limit=SWEEPS_READ)
     return [
-        Found(
+        SearchHit(
             kind="sweep",
             title=f"{row.id} {row.name}",
             about=f"{row.state}, {row.owner}, {words.ago(row.created_s)}",
@@ -80,7 +82,7 @@ def _sweeps(context: PageContext, wanted: str, allowed: tuple[str, ...] | None) 
     ][:MAX_EACH]
 
 
-def _nodes(context: PageContext, wanted: str) -> list[Found]:
+def _nodes(context: PageContext, wanted: str) -> list[SearchHit]:
     found = []
     for account in context.service.control.state.inventory.nodes:
         node = account.node
@@ -88,16 +90,16 @@ def _nodes(context: PageContext, wanted: str) -> list[Found]:
             continue
         about = f"{words.plural(node.devices, 'device')}, rack {node.rack}"
         target = f"/cluster?rack={quote(str(node.rack))}"
-        found.append(Found(kind="node", title=str(node.id), about=about, target=target))
+        found.append(SearchHit(kind="node", title=str(node.id), about=about, target=target))
         if len(found) == MAX_EACH:
             break
     return found
 
 
-def _tenants(context: PageContext, wanted: str, allowed: tuple[str, ...] | None) -> list[Found]:
+def _tenants(context: PageContext, wanted: str, allowed: tuple[str, ...] | None) -> list[SearchHit]:
     names = [name for name in context.service.records.tenant_names() if allowed is None or name in allowed]
     return [
-        Found(kind="tenant", title=name, about="its jobs", target=f"/jobs?tenant={quote(name)}")
+        SearchHit(kind="tenant", title=name, about="its jobs", target=f"/jobs?tenant={quote(name)}")
         for name in names
         if wanted in name.casefold()
     ][:MAX_EACH]

@@ -72,7 +72,7 @@ class SweepOutcome:
 
 
 @dataclass(slots=True)
-class _Running:
+class _SweepRun:
     """A sweep while it runs."""
 
     sweep: SimulatedSweep
@@ -95,7 +95,7 @@ class SweepWorld:
     def __init__(self, engine: Engine, world: World, sweeps: Sequence[SimulatedSweep], others: Sequence[Submission]):
         self._engine = engine
         self._world = world
-        self._sweeps = [_Running(each, Search(each.file, rule_of(each.file))) for each in sweeps]
+        self._sweeps = [_SweepRun(each, Search(each.file, rule_of(each.file))) for each in sweeps]
         self._others = sorted(others, key=lambda each: each.submit_s)
         self._next = 0
         self._holds: set[JobId] = set()
@@ -126,7 +126,7 @@ class SweepWorld:
                 moments += [self._mark_s(running, trial, now_s) for trial in running.search.trials]
         return max(now_s, min(moments))
 
-    def _mark_s(self, running: _Running, trial: SweepTrial, now_s: float) -> float:
+    def _mark_s(self, running: _SweepRun, trial: SweepTrial, now_s: float) -> float:
         """When a trial reaches its next mark as it goes now."""
         mark = running.search.rule.next_mark(trial) if trial.state is TrialState.ACTIVE else None
         live = self._engine.state.jobs.get(running.job_id(trial.number))
@@ -160,7 +160,7 @@ class SweepWorld:
                 self._holds.discard(event.job_id)
                 events.append(JobHeld(event.job_id))
 
-    def _advance(self, running: _Running, ended: set[JobId], now_s: float) -> list[Event]:
+    def _advance(self, running: _SweepRun, ended: set[JobId], now_s: float) -> list[Event]:
         """Take in what the trials of a sweep have done, and return what follows."""
         running.has_begun = True
         reports: dict[int, Sequence[Point]] = {}
@@ -185,7 +185,7 @@ class SweepWorld:
             running.is_over, running.end_s = True, now_s
         return events
 
-    def _report(self, running: _Running, trial: SweepTrial, now_s: float) -> bool:
+    def _report(self, running: _SweepRun, trial: SweepTrial, now_s: float) -> bool:
         """Write down the steps that a trial has done since it was last looked at; whether there were any."""
         live = self._engine.state.jobs[running.job_id(trial.number)]
         step_s, points, curve = running.sweep.step_s, running.points[trial.number], running.curves[trial.number]
@@ -200,7 +200,7 @@ class SweepWorld:
                 running.found.append((at_s, curve[step - 1]))
         return len(points) > before
 
-    def _begin(self, running: _Running, now_s: float) -> Event:
+    def _begin(self, running: _SweepRun, now_s: float) -> Event:
         """Submit the next trial."""
         sweep, trials = running.sweep, running.search.trials
         number = len(trials)
@@ -233,7 +233,7 @@ class SweepWorld:
         self._holds.add(job_id)
         return [] if live.is_leaving else [JobRequeued(job_id)]
 
-    def _outcome(self, running: _Running) -> SweepOutcome:
+    def _outcome(self, running: _SweepRun) -> SweepOutcome:
         trials, best = running.search.trials, running.search.best
         jobs = self._engine.state.jobs
         states = [trial.state for trial in trials]

@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class DeviceHold:
     """A job's devices on one node, from when to when; without an end it holds them now."""
 
     job_id: JobId
@@ -70,11 +70,11 @@ class JobHistory:
     """Follows jobs through steps: what they hold and whether they wait."""
 
     def __init__(self) -> None:
-        self.holds: dict[JobId, list[Hold]] = {}
+        self.holds: dict[JobId, list[DeviceHold]] = {}
         """What jobs hold now."""
         self.waits: dict[JobId, float] = {}
         """Since when jobs wait."""
-        self.old_holds: list[Hold] = []
+        self.old_holds: list[DeviceHold] = []
         self.old_waits: list[Wait] = []
         self.unknown: dict[JobId, float] = {}
         """Jobs that gave back what they had held since before the first step, and when."""
@@ -134,10 +134,10 @@ class JobHistory:
             case _:
                 pass
 
-    def _parts(self, job_id: JobId, placement: Sequence[Slot], now_s: float) -> list[Hold]:
+    def _parts(self, job_id: JobId, placement: Sequence[Slot], now_s: float) -> list[DeviceHold]:
         names = self._nodes.names
         return [
-            Hold(job_id=job_id, node=names[slot.node], devices=slot.devices, milli=slot.milli, start_s=now_s)
+            DeviceHold(job_id=job_id, node=names[slot.node], devices=slot.devices, milli=slot.milli, start_s=now_s)
             for slot in placement
             if slot.devices
         ]
@@ -164,7 +164,7 @@ class JobHistory:
         self.old_waits = [wait for wait in self.old_waits if wait.end_s is None or wait.end_s > at_s]
 
 
-def _shape(holds: Sequence[Hold]) -> list[tuple[str, int, int]]:
+def _shape(holds: Sequence[DeviceHold]) -> list[tuple[str, int, int]]:
     return [(hold.node, hold.devices, hold.milli) for hold in holds]
 
 
@@ -175,7 +175,7 @@ class TimelineWindow:
     from_s: float
     to_s: float
     now_s: float
-    holds: list[Hold]
+    holds: list[DeviceHold]
     waits: list[Wait]
 
     @property
@@ -202,7 +202,7 @@ class ClusterTimeline:
         nodes = state.inventory.nodes
         present = {
             name: [
-                Hold(
+                DeviceHold(
                     job_id=name,
                     node=str(nodes[slot.node].node.id),
                     devices=slot.devices,
@@ -217,7 +217,9 @@ class ClusterTimeline:
         }
         return await asyncio.to_thread(self._window, from_s, to_s, now_s, present)
 
-    def _window(self, from_s: float, to_s: float, now_s: float, present: dict[JobId, list[Hold]]) -> TimelineWindow:
+    def _window(
+        self, from_s: float, to_s: float, now_s: float, present: dict[JobId, list[DeviceHold]]
+    ) -> TimelineWindow:
         with self._reading:
             self._read_on(now_s)
             history = self._history

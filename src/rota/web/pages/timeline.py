@@ -12,8 +12,8 @@ from typing import Any
 from nicegui import html, ui
 from nicegui.events import ValueChangeEventArguments
 
-from rota.live.views.cluster_timeline import DAY_S, Hold, TimelineWindow, Wait
-from rota.report.device_lanes import lanes
+from rota.live.views.cluster_timeline import DAY_S, DeviceHold, TimelineWindow, Wait
+from rota.report.timeline import lanes
 from rota.store import clock
 from rota.web import words
 from rota.web.frame import heading
@@ -250,7 +250,7 @@ def _label(window: TimelineWindow) -> str:
     )
 
 
-def _length_s(each: Hold | Wait, window: TimelineWindow) -> float:
+def _length_s(each: DeviceHold | Wait, window: TimelineWindow) -> float:
     end_s = window.now_s if each.end_s is None else each.end_s
     return min(end_s, window.to_s) - max(each.start_s, window.from_s)
 
@@ -271,7 +271,7 @@ def _waited_s(window: TimelineWindow) -> dict[str, float]:
 
 
 def _bar(
-    hold: Hold,
+    hold: DeviceHold,
     row: int,
     first: int,
     count: int,
