@@ -8,7 +8,8 @@ from docs.pages import ROOT
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
 from rota.api.accounts import usage
 from rota.api.admin import audit, tenants, tokens
-from rota.api.data import artefacts, snapshots
+from rota.api.data import artefacts, data_sets, snapshots
+from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
 from rota.api.interactive import routes as session_routes
@@ -52,6 +53,8 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         sweep_routes.router,
         artefacts.router,
         snapshots.router,
+        data_sets.router,
+        job_templates.router,
         usage.router,
         session_routes.router,
     )

@@ -275,6 +275,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="data",
+        target="rota.cli.jobs.data:app",
+        summary="List, add and remove data sets.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="template",
+        target="rota.cli.jobs.template:app",
+        summary="List, show, add and remove templates of jobs.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="get",
         target="rota.cli.jobs.get:get",
         summary="List and fetch the files that a job wrote.",

@@ -24,6 +24,7 @@ NAVIGATION = (
     ("/what-if", "What-if", "alt_route"),
     ("/truth", "Truth", "fact_check"),
     ("/submit", "Submit", "add_circle"),
+    ("/templates", "Templates", "dashboard_customize"),
     ("/audit-log", "Audit log", "history"),
 )
 THEMES = {"light": False, "dark": True}
@@ -62,6 +63,7 @@ def shown_pages(context: PageContext) -> list[tuple[str, str, str]]:
         "/network": context.service.scheduling.network is None,
         "/sweeps": context.service.sweeps is None,
         "/submit": not context.may_submit,
+        "/templates": not context.may_submit or context.service.templates is None,
         "/what-if": not context.may_study,
         "/audit-log": not context.is_admin,
     }

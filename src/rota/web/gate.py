@@ -24,7 +24,7 @@ from rota.web.sessions import COOKIE, SECURE_COOKIE, Sessions, Visitor
 
 PAGES = (
     *("/", "/home", "/jobs", "/compare", "/sweeps", "/cluster", "/timeline", "/network", "/tenants"),
-    *("/what-if", "/truth", "/submit", "/audit-log"),
+    *("/what-if", "/truth", "/submit", "/templates", "/audit-log"),
 )
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
 HEADERS = {

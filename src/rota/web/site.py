@@ -32,6 +32,7 @@ from rota.web.pages import (
     network,
     overview,
     submit,
+    templates,
     tenants,
     timeline,
     truth,
@@ -60,6 +61,7 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/what-if", "What-if", whatif.build),
     ("/truth", "Truth", truth.build),
     ("/submit", "Submit", submit.build),
+    ("/templates", "Templates", templates.build),
     ("/audit-log", "Audit log", audit.build),
 )
 
