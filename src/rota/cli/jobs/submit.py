@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.manager.connect import SLURM, ServerOption, client_for, follow, slurm_user
+from rota.cli.manager.connect import SLURM, ServerOption, SlurmOption, client_for, follow, slurm_user, to_slurm
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
@@ -80,6 +80,7 @@ def submit(
     snapshot: SnapshotOption = False,
     dry_run: DryRunOption = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
+    slurm: SlurmOption = False,
     server: ServerOption = None,
 ) -> int:
     """Submit job files, all or none, or a command; print the jobs' ids.
@@ -96,6 +97,8 @@ def submit(
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
+    if slurm:
+        to_slurm()
     files = _files(what)
     jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what}]
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}

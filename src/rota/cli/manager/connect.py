@@ -9,7 +9,7 @@ import typer
 
 from rota.cli.extras import need
 from rota.cli.terminal import NeutralOutput, echo
-from rota.core.errors import Unavailable
+from rota.core.errors import RotaError, Unavailable
 from rota.core.neutral_text import neutral
 from rota.sdk.client import Client
 
@@ -30,6 +30,15 @@ ServerOption = Annotated[
     str | None,
     typer.Option("--server", help="The manager's address; by default the one on this machine.", metavar="URL"),
 ]
+
+SlurmOption = Annotated[bool, typer.Option("--slurm", help="Submit to the Slurm cluster of this machine.")]
+
+
+def to_slurm() -> None:
+    """Take the Slurm cluster of this machine in place of a manager, as `rota --slurm` does."""
+    if context := os.environ.get(CONTEXT):
+        raise RotaError(f"--slurm is the cluster of this machine and --context {context} another; give one of them")
+    os.environ[SLURM] = "1"
 
 
 def client_for(server: str | None) -> Client | ClusterUser | SlurmUser:
