@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,15 +39,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def _forward(self) -> None:
         place = urlsplit(self.target)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=30)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=120)
         length = int(self.headers.get("content-length") or 0)
         headers = {
             name: value for name, value in self.headers.items() if name.lower() not in ("host", "content-length")
         }
-        connection.request(self.command, self.path, self.rfile.read(length) if length else None, headers)
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
+        with closing(connection):
+            connection.request(self.command, self.path, self.rfile.read(length) if length else None, headers)
+            answer = connection.getresponse()
+            content = answer.read()
         if "json" in (answer.getheader("content-type") or ""):
             content = json.dumps(spoiled(json.loads(content))).encode()
         else:

@@ -82,7 +82,8 @@ def test_provider_is_asked_no_faster_than_it_allows(manager: Manager, idp: Provi
     begun_s = time.monotonic()
     client.post("/login/device/poll", {"handle": begun["handle"]})
     idp.control(device="approved")
-    answers = [client.post("/login/device/poll", {"handle": begun["handle"]}) for _ in range(20)]
-
-    if time.monotonic() - begun_s < begun["interval_s"]:
-        assert all(answer == {"state": "pending"} for answer in answers)
+    for _ in range(20):
+        answer = client.post("/login/device/poll", {"handle": begun["handle"]})
+        if time.monotonic() - begun_s >= begun["interval_s"]:
+            break  # the manager may have asked again
+        assert answer == {"state": "pending"}

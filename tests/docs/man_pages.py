@@ -11,7 +11,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from docs.pages import ROOT
 from rota import __version__
-from rota.cli.commands import COMMANDS, CommandGroup, load
+from rota.cli.commands import COMMANDS, CommandGroup
+from rota.cli.lazy_group import load
 
 FOLDER = ROOT / "man"
 _STATUS = re.compile(r"^\| (\d[\d, ]*) \| (.+) \|$", re.MULTILINE)

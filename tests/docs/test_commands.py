@@ -12,7 +12,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from docs.pages import all_pages, fences, name_of
-from rota.cli.commands import COMMANDS, load
+from rota.cli.commands import COMMANDS
+from rota.cli.lazy_group import load
 from rota.cli.main import app
 
 _ROTA = re.compile(r"(?:^|[|(&;] *)rota ([^|&;)]*)")

@@ -11,6 +11,7 @@ from rota.api.admin import audit, tenants, tokens
 from rota.api.data import artefacts, snapshots
 from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
+from rota.api.interactive import routes as session_routes
 from rota.api.sweeps import routes as sweep_routes
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
@@ -52,6 +53,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         artefacts.router,
         snapshots.router,
         usage.router,
+        session_routes.router,
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

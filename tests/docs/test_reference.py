@@ -17,7 +17,8 @@ from docs.man_pages import man_pages
 from docs.pages import ROOT, headings, section
 from docs.policies_page import label_table
 from docs.policies_page import page as policies_page
-from rota.cli.commands import COMMANDS, load
+from rota.cli.commands import COMMANDS
+from rota.cli.lazy_group import load
 from rota.cli.main import app
 from rota.core.codec.values import _EVENT_NAMES
 from rota.core.messages.decisions import Cause

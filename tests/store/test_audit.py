@@ -129,11 +129,11 @@ def test_name_belongs_to_the_account_that_used_it_first(tmp_path: Path) -> None:
 
 def test_chain_costs_little(tmp_path: Path) -> None:
     """A submission's entry costs microseconds, measured as the time to hash ten thousand."""
-    begun, before = time.perf_counter(), START
+    begun, before = time.process_time(), START
     for number in range(10_000):
         before = chained_hash(before, number, entry(number))
 
-    assert time.perf_counter() - begun < 5.0
+    assert time.process_time() - begun < 5.0
 
 
 def test_new_token_is_logged_with_all_that_it_allows(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from rota.api.guard.bearer import bearer
 from rota.core.errors import RotaError
@@ -173,13 +173,13 @@ class Access:
         """Return all tokens, without secrets."""
         return self._tokens.all()
 
-    def authenticate(self, request: Request) -> Principal:
+    def authenticate(self, request: HTTPConnection) -> Principal:
         """Return the holder of the request's token; raises `Unknown` or `Forbidden`."""
         found = self._authenticated(request)
         request.state.caller = found.name
         return found
 
-    def _authenticated(self, request: Request) -> Principal:
+    def _authenticated(self, request: HTTPConnection) -> Principal:
         header = request.headers.get("authorization", "")
         if not header and not self.required:
             if request.headers.get("origin") or not is_local(request.headers.get("host", "")):

@@ -34,6 +34,7 @@ from rota.api.guard.same_user import SameUser
 from rota.api.guard.stream_watch import EndedStreams
 from rota.api.identity import routes as login_routes
 from rota.api.identity.attempts import TooManyLogins
+from rota.api.interactive import routes as session_routes
 from rota.api.limits.asgi import Asgi, Message, Pages, Receive, Send
 from rota.api.limits.callers import FairRequests
 from rota.api.log import LoggedRequests
@@ -70,6 +71,7 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(sweep_routes.router, prefix="/api/v1")
     app.include_router(usage_routes.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
+    app.include_router(session_routes.router, prefix="/api/v1")
     app.include_router(artefacts.router, prefix="/api/v1")
     app.include_router(snapshots.router, prefix="/api/v1")
     app.include_router(estimates.router, prefix="/api/v1")

@@ -15,8 +15,8 @@ import typer
 from typer.main import get_command
 
 from rota import __version__
-from rota.cli.commands import LazyGroup
 from rota.cli.extras import explained
+from rota.cli.lazy_group import LazyGroup
 from rota.cli.terminal import echo
 from rota.core.errors import BuiltInFault, RotaError, Unavailable
 from rota.core.neutral_text import neutral

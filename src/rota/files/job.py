@@ -66,6 +66,8 @@ class Launch:
     max_restarts: int | None = None
     array: int | None = None
     member: Member | None = None
+    tty: bool | None = None
+    """Whether users type to the first task through a terminal or through pipes; None: not at all."""
     plan: str | None = None
     """The job's own plan, as JSON."""
     estimates_gpu_memory: bool = False
@@ -174,6 +176,7 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
         signal="SIGTERM" if checkpoint is None else checkpoint.signal,
         max_restarts=file.max_restarts,
         array=file.array,
+        tty=None if file.interactive is None else file.interactive.tty,
         member=None if file.member is None else Member(**file.member.model_dump()),
         plan=None if file.plan is None else json.dumps(file.plan),
         estimates_gpu_memory="gpu_memory" in file.estimated,

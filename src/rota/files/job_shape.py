@@ -180,6 +180,12 @@ class CheckpointPart(FileModel):
     signal: Literal["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT"] = "SIGTERM"
 
 
+class InteractivePart(FileModel):
+    """That users type to the first task: through a terminal, or pipes."""
+
+    tty: bool = True
+
+
 class CompletionPart(FileModel):
     """How many tasks of a role must fail, or succeed, for the job to be over."""
 
@@ -265,6 +271,8 @@ class JobFile(FileModel):
     estimate: Annotated[Seconds, Field(le=LONGEST_RUN_S)] | None = None
     max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
     checkpoint: CheckpointPart | None = None
+    interactive: InteractivePart | None = None
+    """Users attach to the first task, as `rota run` does."""
     preemptible: bool = False
     tolerate_suspects: bool = False
     exclude_nodes: Annotated[tuple[Name, ...], Field(max_length=100)] = ()

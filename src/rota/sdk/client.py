@@ -5,28 +5,24 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import select
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
+from rota.sdk.answers import Refused as Refused
+from rota.sdk.answers import checked, is_open, logged_out, not_trusted, trusting
 from rota.sdk.credentials import read_credentials
 from rota.sdk.data_calls import DataCalls
 from rota.sdk.place import ManagerAddress, find_manager
 
+if TYPE_CHECKING:
+    from rota.sdk.websocket import ClientSocket
+
 Json = dict[str, Any]
 CHUNK = 65536
-
-
-class Refused(RotaError):
-    """The manager refused a request; `status` is the HTTP status."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Client(DataCalls):
@@ -149,6 +145,23 @@ class Client(DataCalls):
         with self._open("GET", f"/jobs/{quote(job_id, safe='')}/logs?{urlencode(wanted)}") as answer:
             while output := answer.read1(CHUNK):
                 yield output
+
+    def session(self, job_id: str, **asked: object) -> ClientSocket:
+        """Open the socket of a session in a job's task; its first message says what to open."""
+        from rota.sdk.websocket import HandshakeRefused, open_socket
+
+        path = f"/api/v1/jobs/{quote(job_id, safe='')}/session?{urlencode(asked)}"
+        try:
+            return open_socket(self._connect(), f"{self._host}:{self._port}", path, self._headers())
+        except HandshakeRefused as refused:
+            if refused.status == 401 and self._is_kept:
+                raise logged_out(refused.body) from None
+            checked(refused.status, refused.body)
+            raise AssertionError from None
+        except ssl.SSLCertVerificationError as error:
+            raise not_trusted(self.url, error) from error
+        except OSError as error:
+            raise Unavailable(f"the manager at {self.url} does not answer: {error}") from error
 
     # -- sweeps ----------------------------------------------------------------------------------
 
@@ -288,7 +301,7 @@ class Client(DataCalls):
     def _connect(self) -> http.client.HTTPConnection:
         if self._secure:
             return http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout_s, context=_trusting(self._cacert)
+                self._host, self._port, timeout=self._timeout_s, context=trusting(self._cacert)
             )
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
 
@@ -301,7 +314,7 @@ class Client(DataCalls):
         given = {**self._headers(), **(headers or {}), "Content-Type": kind}
         for fresh in (False, True):
             kept, self._kept = self._kept, None
-            reused = kept is not None and not fresh and _is_open(kept)
+            reused = kept is not None and not fresh and is_open(kept)
             if kept is not None and not reused:
                 kept.close()
             connection = kept if kept is not None and reused else self._connect()
@@ -311,7 +324,7 @@ class Client(DataCalls):
                 content = answer.read()
             except ssl.SSLCertVerificationError as error:
                 connection.close()
-                raise _not_trusted(self.url, error) from error
+                raise not_trusted(self.url, error) from error
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 if reused and not fresh and (method == "GET" or "Idempotency-Key" in given):
@@ -321,8 +334,8 @@ class Client(DataCalls):
                 ) from error
             self._kept = connection
             if answer.status == 401 and self._is_kept:
-                raise _logged_out(content)
-            return _checked(answer.status, content)
+                raise logged_out(content)
+            return checked(answer.status, content)
         raise AssertionError
 
     @contextmanager
@@ -334,55 +347,13 @@ class Client(DataCalls):
             connection.request(method, f"/api/v1{path}", headers=self._headers())
             answer = connection.getresponse()
             if answer.status == 401 and self._is_kept:
-                raise _logged_out(answer.read())
+                raise logged_out(answer.read())
             if answer.status >= 400:
-                _checked(answer.status, answer.read())
+                checked(answer.status, answer.read())
             yield answer
         except ssl.SSLCertVerificationError as error:
-            raise _not_trusted(self.url, error) from error
+            raise not_trusted(self.url, error) from error
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"the manager at {self.url} does not answer: {error or type(error).__name__}") from error
         finally:
             connection.close()
-
-
-def _is_open(connection: http.client.HTTPConnection) -> bool:
-    """Whether the manager has kept the connection open: a closed one is readable."""
-    return connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]
-
-
-def _trusting(cacert: str | None) -> ssl.SSLContext:
-    """Return a context that trusts the system's certificates, or those in a file."""
-    try:
-        return ssl.create_default_context(cafile=cacert)
-    except (OSError, ssl.SSLError) as error:
-        raise RotaError(f"ROTA_CACERT: {cacert!r} can't be read as certificates (PEM): {error}") from error
-
-
-def _not_trusted(url: str, error: ssl.SSLCertVerificationError) -> RotaError:
-    why = error.verify_message or "it can't be verified"
-    return RotaError(
-        f"the certificate of {url} is not trusted: {why}; name the file of its certificate authority with ROTA_CACERT"
-    )
-
-
-def _logged_out(content: bytes) -> RotaError:
-    """Return the refusal of a token that `rota login` left, with the way out."""
-    try:
-        _checked(401, content)
-    except Refused as refused:
-        return Refused(f"{refused}; log in again with `rota login`", 401)
-    raise AssertionError
-
-
-def _checked(status: int, content: bytes) -> Any:
-    try:
-        value = json.loads(content) if content else None
-    except ValueError:
-        value = {"error": content[:200].decode("utf-8", errors="replace")}
-    if status < 400:
-        return value
-    message = value.get("error", f"HTTP {status}") if isinstance(value, dict) else f"HTTP {status}"
-    if status >= 500:
-        raise Unavailable(f"the manager failed: {message}")
-    raise Refused(str(message), status)

@@ -29,6 +29,7 @@ MAX_SOURCES = 10
 OTHERS = "other sources"
 PATH_CHARS = 120
 REFUSED = frozenset({401, 403, 429})
+_ANSWERS = frozenset({"http.response.start", "websocket.http.response.start"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ class NotedRefusals:
         scope.setdefault("state", {})
 
         async def noted(message: Any) -> None:
-            if message["type"] == "http.response.start" and message["status"] in REFUSED:
+            if message["type"] in _ANSWERS and message["status"] in REFUSED:
                 self._note(scope, message["status"])
             elif message["type"] == "websocket.close" and message.get("code") == 1008:
                 self._note(scope, 403)

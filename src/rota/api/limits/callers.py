@@ -30,6 +30,9 @@ GUESSES_PART = 0.1
 """The part of a caller's rate that all guesses of tokens from one address have together."""
 MESSAGES_PER_SECOND, MESSAGES_BURST = 20.0, 200
 """Messages of all pages of a user: keys, clicks and acknowledgements. A burst holds the largest message."""
+TYPED_PER_SECOND, TYPED_BURST = 2000.0, 4000
+"""Messages of all sessions in tasks: keys that are typed, and pieces of 16 KiB of what is sent to them."""
+_SESSION = "/session"
 _PROBES = frozenset({"/healthz", "/readyz"})
 _DOES_NOT_FOLLOW = frozenset({"", "0", "f", "false", "n", "no", "off"})
 """Words for false; whatever else `follow` may be counts as a stream."""
@@ -38,12 +41,13 @@ _DOES_NOT_FOLLOW = frozenset({"", "0", "f", "false", "n", "no", "off"})
 class CallerState:
     """What one caller has under way."""
 
-    __slots__ = ("bucket", "messages", "slots", "streams", "waiting")
+    __slots__ = ("bucket", "messages", "slots", "streams", "typed", "waiting")
 
     def __init__(self, limits: LimitsPart, part: float = 1.0) -> None:
         burst = max(part * limits.requests_burst, 1.0)
         self.bucket = Bucket(part * limits.requests_per_second, burst, time.monotonic())
         self.messages = Bucket(MESSAGES_PER_SECOND, MESSAGES_BURST, time.monotonic())
+        self.typed = Bucket(TYPED_PER_SECOND, TYPED_BURST, time.monotonic())
         self.slots = asyncio.Semaphore(limits.requests_at_once)
         self.streams = 0
         self.waiting = 0
@@ -110,7 +114,10 @@ class FairRequests:
             return
         caller.streams += 1
         try:
-            await self._app(scope, _throttled(caller, receive) if scope["type"] == "websocket" else receive, send)
+            if scope["type"] == "websocket":
+                bucket = caller.typed if scope["path"].endswith(_SESSION) else caller.messages
+                receive = _throttled(bucket, receive)
+            await self._app(scope, receive, send)
         finally:
             caller.streams -= 1
 
@@ -136,14 +143,14 @@ class FairRequests:
         return f"address {source}" if session is None else f"pages {session}"
 
 
-def _throttled(caller: CallerState, receive: Receive) -> Receive:
-    """Receive messages of a page no faster than its user may send them; until then they wait in the connection."""
+def _throttled(bucket: Bucket, receive: Receive) -> Receive:
+    """Receive messages no faster than their user may send them; until then they wait in the connection."""
 
     async def later() -> Message:
         message = await receive()
         if message["type"] == "websocket.receive":
             size = len(message.get("text") or message.get("bytes") or "")
-            while wait_s := caller.messages.wait_s(1 + size // BYTES_PER_REQUEST, time.monotonic()):
+            while wait_s := bucket.wait_s(1 + size // BYTES_PER_REQUEST, time.monotonic()):
                 await asyncio.sleep(wait_s)
         return message
 

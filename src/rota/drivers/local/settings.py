@@ -160,6 +160,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "umask": settings.umask if account is None else account.umask,
         "confine": attempt.confine,
         "scratch": attempt.scratch,
+        "interactive": None if attempt.launch.tty is None or slot.rank else {"tty": attempt.launch.tty},
     }
 
 

@@ -89,12 +89,12 @@ def test_what_fails_is_said_in_words(expression: str, words: str) -> None:
 
 
 def test_a_hostile_expression_ends_soon() -> None:
-    since_s = time.perf_counter()
+    since_s = time.process_time()
     lists = "[1,2,3,4,5,6,7,8,9]"
     hostile = "".join(f"{lists}.all(v{number}, " for number in range(12)) + "true" + ")" * 12
     with pytest.raises(CelError, match="steps"):
         compiled(hostile).holds({})
-    assert time.perf_counter() - since_s < 5
+    assert time.process_time() - since_s < 5
 
 
 @given(

@@ -7,9 +7,11 @@ ordered. Imported only where tasks are confined: `ctypes` takes a third of a sup
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 from rota.drivers.local.task_runner import seccomp
+from rota.drivers.local.task_runner.processes import started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +31,17 @@ def leave_the_machine(order: Json) -> None:
     """Before the change of user: leave the manager's keyring, and cover /tmp, /dev/shm and /proc."""
     _leave_keyring()
     private_mounts(order)
+
+
+def join_task(pid: int, start: int) -> None:
+    """Before the change of user: leave the manager's keyring, and enter the mounts and objects of a running task."""
+    _leave_keyring()
+    spaces = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("ipc", "mnt")]
+    if started(pid) != start:  # looked at after they were opened: whatever ends now, no other's are joined
+        raise ProcessLookupError(errno.ESRCH, "the task has ended")
+    for space in spaces:
+        _call("setns", ctypes.c_int(space), ctypes.c_int(0))
+        os.close(space)
 
 
 def give_up_privileges(order: Json) -> None:

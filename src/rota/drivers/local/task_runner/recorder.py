@@ -24,15 +24,21 @@ FIRST_TO_KILL = 500
 """The kernel's score of tasks that asked for no memory: they go first when the machine has none left."""
 _CONFINES = 3
 """The descriptor by which a new process says that it is confined."""
+_MOST_FILES = 4096
+"""More descriptors than a supervisor or a session host has open."""
 
 
-def record(task: Json, output: int, tell: int, life: int) -> None:
-    """The recorder: start the task, wait for it, write down how it ended. Ends it if the supervisor is gone."""
+def record(task: Json, stdio: tuple[int, int, int], tell: int, life: int) -> None:
+    """The recorder: start the task, wait for it, write down how it ended. Ends it if the supervisor is gone.
+
+    `stdio` are the standard streams of the task.
+    """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
-    pid = restore(task, output) if task.get("restore") else _start(task, output, (tell, life))
-    os.close(output)
+    pid = restore(task, stdio[1]) if task.get("restore") else _start(task, stdio, (tell, life))
+    for end in set(stdio):
+        os.close(end)
     with contextlib.suppress(BrokenPipeError):
         os.write(tell, f"{pid} {started(pid)}".encode())
     os.close(tell)
@@ -59,14 +65,14 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
     write_when_possible("exit.json", ended)
 
 
-def _start(task: Json, output: int, not_its: tuple[int, int]) -> int:
+def _start(task: Json, stdio: tuple[int, int, int], not_its: tuple[int, int]) -> int:
     """Fork the task; return its id."""
     confined, confines = os.pipe()
     pid = os.fork()
     if pid == 0:
         for end in (*not_its, confined):
             os.close(end)
-        _become(task, output, confines)
+        become(task, stdio, confines)
     os.close(confines)
     if task.get("confine"):
         os.read(confined, 1)  # until then, the supervisor would find the mounts of the machine, not of the task
@@ -74,19 +80,26 @@ def _start(task: Json, output: int, not_its: tuple[int, int]) -> int:
     return pid
 
 
-def _become(task: Json, output: int, confines: int) -> None:
-    """In the new process: turn into the task; `confines` is closed once it is confined. Does not return."""
+def become(task: Json, stdio: tuple[int, int, int], confines: int, beside: tuple[int, int] | None = None) -> None:
+    """In the new process: turn into the task; `confines` is closed once it is confined. Does not return.
+
+    `beside`: not as the task itself, but where the task is whose first process has this id and start time.
+    """
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((nothing, 0), (output, 1), (output, 2), (confines, _CONFINES)):
+        for target, source in enumerate(stdio):
             os.dup2(source, target)
-        os.closerange(_CONFINES + 1, 256)
-        code = _open_code(task)
+        os.dup2(confines, _CONFINES)
+        os.closerange(_CONFINES + 1, _MOST_FILES)
+        if os.isatty(0):
+            from rota.drivers.local.task_runner.interactive.stdio import make_controlling
+
+            make_controlling(0)
+        code = _open_code(task) if beside is None else None
         os.get_exec_path()  # imports what execvpe needs, while we may still read the interpreter's own files
-        _confine(task)
+        _confine(task, beside)
         os.close(_CONFINES)
         if code is not None:
             _unpack(code, task["workdir"])
@@ -134,7 +147,7 @@ def _set_oom_score(least: int) -> None:
             score.write(str(least))
 
 
-def _confine(task: Json) -> None:
+def _confine(task: Json, beside: tuple[int, int] | None) -> None:
     """The cgroup, the CPUs and the mounts, then the user: what root may set comes first."""
     for path in (task.get("cgroup") or {}).get("enter", ()):
         with open(path, "w", encoding="ascii") as members:
@@ -150,9 +163,12 @@ def _confine(task: Json) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     _set_oom_score(FIRST_TO_KILL if task.get("first_to_kill") else 0)
     if task.get("confine"):
-        from rota.drivers.local.task_runner.confine import leave_the_machine
+        from rota.drivers.local.task_runner.confine import join_task, leave_the_machine
 
-        leave_the_machine(task["confine"])
+        if beside is None:
+            leave_the_machine(task["confine"])
+        else:
+            join_task(*beside)
     if task.get("uid") is not None:
         os.setgroups(task["groups"])
         os.setgid(task["gid"])

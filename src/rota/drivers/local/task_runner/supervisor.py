@@ -37,6 +37,8 @@ from rota.drivers.local.task_runner.processes import (
 from rota.drivers.local.task_runner.recorder import record
 from rota.drivers.local.task_runner.resting import Rest
 from rota.drivers.local.task_runner.scratch import ScratchWatch, watch_scratch
+from rota.drivers.local.task_runner.sessions import TaskSessions
+from rota.drivers.local.task_runner.signals import catch_signals, stop_requests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +50,8 @@ if TYPE_CHECKING:
 CONFINED = "confined"
 """The argument of a supervisor whose task may have to be confined."""
 MEMORY_EVERY_S = 0.5
-DRAIN_S = 0.5
+DRAIN_S, HOST_DRAIN_S = 0.5, 10.0
+"""How long the rest of the output is waited for, directly from the task or from its session host, which ends it."""
 SPARE_FILES = ("exit.json", "state.json")
 """Files for which space is kept, so that the end of a task can be written to a full disk."""
 
@@ -66,7 +69,7 @@ def main() -> int:
     except FileNotFoundError:
         return 0
     clock.use(task.get("clock_offset_s"))
-    wake = _catch_signals()
+    wake = catch_signals()
     if not claim():
         return 0
     supervisor = Supervisor(task, wake)
@@ -89,6 +92,7 @@ class Supervisor:
         self._kill_at = float("inf")
         self._cause = ""
         self._rest = Rest(task, self._processes, self._tell)
+        self._sessions = TaskSessions(task)
         self._tells = -1
         self._untold = False
         """Whether the state could not be written, for want of space."""
@@ -125,6 +129,7 @@ class Supervisor:
             self._state.update((self._task.get("restore") or {}).get("state", {}))
             self._rest = Rest(self._task, self._processes, self._tell)
         os.close(started)
+        self._sessions.begin(self._pid, self._processes.start)
         self._hold_mounts()
         self._tell(
             phase="running",
@@ -172,19 +177,21 @@ class Supervisor:
     def _launch(self) -> tuple[int, int, int, int]:
         """Fork the recorder, which forks the task; the output's end, the task's id, the recorder, our liveness pipe."""
         output, task_output = os.pipe()
+        stdio = self._sessions.open_stdio(task_output)
         started, tell = os.pipe()
         life, alive = os.pipe()
         recorder = os.fork()
         if recorder == 0:
             for end in (output, started, alive, self._wake, *([self._tells] if self._tells >= 0 else [])):
                 os.close(end)
+            self._sessions.close_ours()
             code = 1
             try:
-                record(self._task, task_output, tell, life)
+                record(self._task, stdio, tell, life)
                 code = 0
             finally:
                 os._exit(code)
-        for end in (task_output, tell, life):
+        for end in (*{*stdio}, tell, life):
             os.close(end)
         return output, started, recorder, alive
 
@@ -285,6 +292,7 @@ class Supervisor:
 
         A later order can only shorten the grace.
         """
+        self._sessions.obey(self._pid, self._processes.start)
         if self._order is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._kill_at = min(self._kill_at, time.monotonic() + float(read("stop.json")["grace_s"]))
@@ -292,7 +300,7 @@ class Supervisor:
         try:
             self._order = read("stop.json")
         except FileNotFoundError:
-            if not _ordered:
+            if not stop_requests:
                 self._rest_or_go_on()
                 return
             self._order = {"signal": "SIGTERM", "grace_s": self._task["grace_s"]}
@@ -347,7 +355,8 @@ class Supervisor:
         return bool(received)
 
     def _drain(self, output: int) -> None:
-        deadline, poller = time.monotonic() + DRAIN_S, select.poll()
+        wait_s = HOST_DRAIN_S if self._task.get("interactive") else DRAIN_S
+        deadline, poller = time.monotonic() + wait_s, select.poll()
         poller.register(output, select.POLLIN)
         while (left := deadline - time.monotonic()) > 0 and poller.poll(left * 1000):
             if not self._keep(output):
@@ -379,19 +388,3 @@ def _forget_order() -> None:
     """Remove the order once it is carried out: it holds the task's secrets."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink("task.json")
-
-
-_ordered: list[int] = []
-
-
-def _catch_signals() -> int:
-    """Signals become readable bytes; SIGTERM is remembered as an order to stop."""
-    wake, woken = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, lambda number, frame: _ordered.append(number))
-    signal.signal(signal.SIGUSR1, lambda number, frame: None)
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    return wake

@@ -1,0 +1,142 @@
+"""The WebSocket of a session, and the list of a job's sessions."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response, WebSocket
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from rota.api.access import Access, Forbidden, Principal, Unknown, digest_of
+from rota.api.guard.bearer import token_of
+from rota.api.interactive.relay import Relay, Wanted
+from rota.api.jobs import JobPath, visible
+from rota.api.service import Service, principal, service
+from rota.api.wire import PROBLEMS
+from rota.core.errors import RotaError, Unavailable
+from rota.core.model.job import JobId
+from rota.drivers.local.interactive.door import connect
+from rota.drivers.local.task_runner.interactive.frames import OPEN, FrameReader, pack
+from rota.live.intake.audit_entry import audit_entry
+from rota.live.intake.requests import Conflict, NotFound
+from rota.store.jobs import FINAL
+from rota.store.run_folder import attempt_folder
+
+router = APIRouter(tags=["sessions"], responses=PROBLEMS)
+MODES = ("attach", "exec")
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (Unknown, 401),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (Conflict, 409),
+    (RotaError, 422),
+    (Unavailable, 503),
+)
+
+
+class SessionOut(BaseModel):
+    """A session in a task: the task's own terminal (`main`), or a command beside it."""
+
+    session: str
+    command: str
+    tty: bool
+    clients: int
+    idle_s: float
+
+
+@router.websocket("/jobs/{job_id}/session")
+async def session(websocket: WebSocket, job_id: str) -> None:
+    """Open a session in a task of a job, or come back to one; messages are frames."""
+    parts: Service = websocket.app.state.service
+    access = parts.access
+    try:
+        caller = access.authenticate(websocket)
+        token = token_of(websocket.scope)
+        await serve_session(websocket, parts, caller, job_id, _holder(access, digest_of(token) if token else ""))
+    except (RotaError, Unavailable) as error:
+        await refuse(websocket, error)
+
+
+def _holder(access: Access, digest: str) -> Any:
+    """Return what finds the present rights of a caller; it raises a `RotaError` once there are none."""
+    return (lambda: access.holder(digest)) if digest else None
+
+
+async def refuse(websocket: WebSocket, error: Exception) -> None:
+    """Answer the request for a socket as any other request that is refused."""
+    status = next(code for kind, code in _STATUS if isinstance(error, kind))
+    await websocket.send_denial_response(JSONResponse({"error": " ".join(str(error).split())}, status_code=status))
+
+
+async def serve_session(websocket: WebSocket, parts: Service, caller: Principal, job_id: str, holder: Any) -> None:
+    """Serve a session to a caller who has the right to it, until it is over or the right is.
+
+    `holder` returns the caller with its present rights, or raises a `RotaError`; None where no token is needed.
+    Raises a `RotaError` before the socket is accepted if the session can't be opened.
+    """
+    asked = websocket.query_params
+    mode, task = asked.get("mode", "attach"), asked.get("task", "0")
+    if mode not in MODES:
+        raise RotaError(f"mode: {mode[:40]!r} is not one of {', '.join(MODES)}")
+    if not task.isdigit() or len(task) > 5:
+        raise RotaError(f"task: {task[:40]!r} is not a rank")
+    if parts.end_now is None:
+        raise RotaError("sessions: this manager runs no tasks of its own; use kubectl exec, or rota --context")
+    row = await visible(parts, caller, job_id)
+    caller.must_act_on(row.tenant, row.owner, job_id)
+    if mode == "exec" and row.state in FINAL:
+        raise Conflict(f"job {job_id} has ended ({row.state}); commands run beside running tasks only")
+
+    if mode == "attach" and json.loads(row.spec).get("interactive") is None:
+        raise Conflict(
+            f"job {job_id} has no terminal; follow it with `rota logs -f {job_id}`, "
+            f"or open a shell beside it with `rota exec {job_id}`"
+        )
+
+    def is_valid() -> bool:
+        try:
+            return holder is None or bool(holder().may_act_on(row.tenant, row.owner))
+        except RotaError:
+            return False
+
+    wanted = Wanted(job_id=job_id, mode=mode, task=int(task), resumes="session" in asked, row=row)
+    await websocket.accept()
+    relay = Relay(websocket, parts, wanted)
+
+    async def note(what: str, detail: str) -> None:
+        await relay.in_thread(parts.audit.append, [audit_entry(caller.asker, what, job_id, detail)])
+
+    relay.note = note
+    stop = parts.watch.add(is_valid, relay.revoke)
+    try:
+        await relay.run()
+    finally:
+        stop()
+
+
+@router.get("/jobs/{job_id}/sessions", response_model=list[SessionOut])
+async def sessions(
+    request: Request,
+    caller: Annotated[Principal, Depends(principal)],
+    job_id: JobPath,
+    task: Annotated[int, Query(ge=0, le=1 << 16, description="The task's rank.")] = 0,
+) -> Response:
+    """List the sessions in a running task: its own terminal, and commands beside it."""
+    parts = service(request)
+    row = await visible(parts, caller, job_id)
+    caller.must_act_on(row.tenant, row.owner, job_id)
+    if row.state != "running" or parts.end_now is None:
+        raise Conflict(f"job {job_id} is {row.state}; only running tasks have sessions")
+    folder = attempt_folder(parts.home, JobId(row.id), max(row.attempt, 1)) / str(task)
+    reader, writer = await connect(folder)
+    try:
+        writer.write(pack(OPEN, json.dumps({"mode": "list"}).encode()))
+        frames = FrameReader()
+        while received := await reader.read(1 << 16):
+            for _, payload in frames.feed(received):
+                return JSONResponse(json.loads(payload)["sessions"])
+    finally:
+        writer.close()
+    raise Unavailable("the session host does not answer; try again")

@@ -1,0 +1,1 @@
+"""Commands with which users work in a job: run, exec, attach."""

@@ -1,0 +1,1 @@
+"""The manager's side of sessions in tasks of this machine."""
