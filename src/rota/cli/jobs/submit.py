@@ -97,8 +97,7 @@ def submit(
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    if slurm:
-        to_slurm()
+    to_slurm(wanted=slurm)
     files = _files(what)
     jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what}]
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}

@@ -34,8 +34,10 @@ ServerOption = Annotated[
 SlurmOption = Annotated[bool, typer.Option("--slurm", help="Submit to the Slurm cluster of this machine.")]
 
 
-def to_slurm() -> None:
-    """Take the Slurm cluster of this machine in place of a manager, as `rota --slurm` does."""
+def to_slurm(*, wanted: bool) -> None:
+    """Take the Slurm cluster of this machine in place of a manager where that is wanted, as `rota --slurm` does."""
+    if not wanted:
+        return
     if context := os.environ.get(CONTEXT):
         raise RotaError(f"--slurm is the cluster of this machine and --context {context} another; give one of them")
     os.environ[SLURM] = "1"
