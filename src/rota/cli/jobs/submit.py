@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.manager.connect import SLURM, ServerOption, SlurmOption, client_for, follow, slurm_user, to_slurm
+from rota.cli.manager.connect import SLURM, ServerOption, SlurmOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
@@ -97,18 +97,16 @@ def submit(
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    to_slurm(wanted=slurm)
     files = _files(what)
     jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what}]
-    needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     saves = None if checkpoint is None else {"path": checkpoint} if checkpoint else {}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
-    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
-    own["preemptible"] = preemptible or None
+    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after}
+    own |= {"estimate": estimate, "preemptible": preemptible or None}
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
             source = "job" if len(jobs) == 1 else f"job {number}"
-            _add_options(job, own, needs, saves, source, no_image=no_image)
+            _add_options(job, own, {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}, saves, source, no_image)
             _set_env(job, env or [], secret or [], source)
         if dry_run:
             return _try_out(jobs, server)
@@ -117,7 +115,7 @@ def submit(
         return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
 
 
-def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str, *, no_image: bool) -> None:
+def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str, no_image: bool) -> None:
     """Put the options that were given over the fields of a job."""
     job.update({key: value for key, value in own.items() if value is not None})
     given = {key: value for key, value in needs.items() if value is not None}

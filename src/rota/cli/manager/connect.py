@@ -31,16 +31,19 @@ ServerOption = Annotated[
     typer.Option("--server", help="The manager's address; by default the one on this machine.", metavar="URL"),
 ]
 
-SlurmOption = Annotated[bool, typer.Option("--slurm", help="Submit to the Slurm cluster of this machine.")]
 
-
-def to_slurm(*, wanted: bool) -> None:
-    """Take the Slurm cluster of this machine in place of a manager where that is wanted, as `rota --slurm` does."""
-    if not wanted:
-        return
-    if context := os.environ.get(CONTEXT):
+def _to_slurm(wanted: bool) -> bool:
+    """Take the Slurm cluster of this machine in place of a manager, as `rota --slurm` does."""
+    if wanted and (context := os.environ.get(CONTEXT)):
         raise RotaError(f"--slurm is the cluster of this machine and --context {context} another; give one of them")
-    os.environ[SLURM] = "1"
+    if wanted:
+        os.environ[SLURM] = "1"
+    return wanted
+
+
+SlurmOption = Annotated[
+    bool, typer.Option("--slurm", callback=_to_slurm, help="Submit to the Slurm cluster of this machine.")
+]
 
 
 def client_for(server: str | None) -> Client | ClusterUser | SlurmUser:
