@@ -44,11 +44,12 @@ def _said(calm: Shared, job_id: str) -> str:
 
 def _heard(session: ClientSocket) -> str:
     output = b""
-    while END.encode() not in output:
+    while True:
         for message in session.receive():
-            assert message[:1] in (b"O", b"o"), (message, output)
+            if message[:1] == b"x":
+                return output.decode()
+            assert message[:1] in (b"O", b"o"), message
             output += message[1:] if message[:1] == b"o" else b""
-    return output.decode()
 
 
 @attack(
