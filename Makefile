@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 RUNS := .venv/.runs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 COMPILED := build/.compiled
-HOT := $(shell find src/rota/core src/rota/mechanisms src/rota/placement src/rota/tenancy src/rota/drivers/simulator -name "*.py")
+HOT := $(shell find src/rota/core src/rota/mechanisms src/rota/placement src/rota/tenancy src/rota/drivers/simulator src/rota/policies/own -name "*.py")
 SPREAD := --dist loadscope --no-loadscope-reorder
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Most tests wait for processes, so that twice as many workers as cores keep the cores busy; the fast ones only compute.

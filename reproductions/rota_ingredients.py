@@ -216,7 +216,8 @@ def ablation() -> None:
     variants = (
         "rota",
         "rota:learned=false",
-        "rota:settle=0",
+        "rota:margin=0",
+        "rota:users=false",
         "rota:base_gpu_s=600",
         "rota:growth=4",
         "rota:growth=1.5",

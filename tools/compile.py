@@ -38,6 +38,9 @@ HOT = (
     "mechanisms/ordering/refusals",
     "placement/patterns",
     "placement/search",
+    "policies/own/levels",
+    "policies/own/order",
+    "policies/own/rota",
     "tenancy/open",
 )
 

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,16 @@ def on_server(bed: Bed, objects: int, seed: int) -> None:
 
 
 def delete_pods(bed: Bed) -> None:
-    """Delete all pods, a page at a time: the server gives up on thousands in one request."""
+    """Delete all pods, a page at a time: the server gives up on thousands in one request. Old pages begin again."""
     path, more = "/api/v1/namespaces/default/pods", ""
     while True:
-        page = bed.admin.get(f"{path}?limit={PAGE}&continue={more}")
+        try:
+            page = bed.admin.get(f"{path}?limit={PAGE}&continue={more}")
+        except KubeError as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+            more = ""
+            continue
         for each in page["items"]:
             with suppress(KubeError):  # it is gone already
                 bed.admin.delete(f"{path}/{each['metadata']['name']}", {"gracePeriodSeconds": 0})

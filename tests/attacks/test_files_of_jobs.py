@@ -173,3 +173,17 @@ def test_unnamed_snapshots_go_after_a_day_and_named_ones_stay(tmp_path: Path) ->
 
     assert kept.tidy({"11" * 32}) == ["22" * 32]
     assert [kept.has("nlp", each * 32) for each in ("11", "22", "33")] == [True, False, True]
+
+
+@attack("changes the templates that colleagues submit", stopped_by="templates are changed by maintainers")
+@attack("reads or changes templates of another tenant", stopped_by="the token's tenants bound what it reads")
+def test_templates_are_changed_by_maintainers_of_their_tenant(lab: Lab) -> None:
+    file = {"description": "x", "parameters": {"w": {}}, "job": {"run": "echo {{ w }}"}}
+
+    for name, status in (("ada", 403), ("vic", 403), ("eve", 403), ("mia", 200)):
+        assert lab.ask(name, "PUT", "/templates/own?tenant=nlp", file)[0] == status, name
+    for name, status in (("eve", 403), ("ada", 200)):
+        assert lab.ask(name, "POST", "/templates/own/fill?tenant=nlp", {"parameters": {"w": "a"}})[0] == status, name
+    assert "own" not in str(lab.ask("eve", "GET", "/templates")[1])
+    for name, status in (("ada", 403), ("eve", 403), ("mia", 200)):
+        assert lab.ask(name, "DELETE", "/templates/own?tenant=nlp")[0] == status, name

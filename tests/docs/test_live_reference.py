@@ -6,9 +6,10 @@ import re
 
 from docs.pages import ROOT
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
-from rota.api.accounts import usage
+from rota.api.accounts import budgets, usage
 from rota.api.admin import audit, tenants, tokens
-from rota.api.data import artefacts, snapshots
+from rota.api.data import artefacts, data_sets, snapshots
+from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
 from rota.api.interactive import routes as session_routes
@@ -52,7 +53,10 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         sweep_routes.router,
         artefacts.router,
         snapshots.router,
+        data_sets.router,
+        job_templates.router,
         usage.router,
+        budgets.router,
         session_routes.router,
     )
     known = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -193,3 +194,73 @@ def test_folder_that_changes_into_a_link_while_it_is_read_gives_nothing_away(man
 
     assert b"hush" not in seen
     assert b"refused" in seen
+
+
+def test_templates_are_filled_in_and_submitted(manager: Manager, tmp_path: Path) -> None:
+    (tmp_path / "evaluate.py").write_text("import sys; print(sys.argv[1:])\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    path = f"PATH={tmp_path / 'bin'}:/usr/bin:/bin"
+    words = ("--template", "evaluation-array", "-p", "shards=2", "-p", "gpus=0", "-p", "model=a b.pt", "-e", path)
+
+    ids = submitted(manager, tmp_path, *words).split()
+
+    assert [ended(manager, job_id)["state"] for job_id in ids] == ["succeeded"] * 2, output(manager, ids[0])
+    assert output(manager, ids[1]).strip() == "['--model', 'a b.pt', '--shard', '1', '--shards', '2']"
+    refused = manager.rota("submit", "--template", "evaluation-array", "-p", "shard=2")
+    assert refused.returncode == 2
+    assert "no parameter 'shard'; did you mean 'shards'?" in refused.stderr
+    for wrong in (("submit",), ("submit", "-p", "a=1", "--", "true"), ("submit", "--template", "x", "--", "true")):
+        assert manager.rota(*wrong).returncode == 2, wrong
+
+
+def test_a_tenant_has_templates_of_its_own(manager: Manager, tmp_path: Path) -> None:
+    file = tmp_path / "hello.yaml"
+    file.write_text("description: says it\nparameters: {word: {}}\njob: {name: hello, run: 'echo {{ word }}'}\n")
+
+    assert manager.rota("template", "add", str(file), "--tenant", "nlp").returncode == 0
+    assert manager.rota("template", "show", "hello").returncode == 2
+    assert "word" in manager.rota("template", "show", "hello", "--tenant", "nlp").stdout
+    job_id = submitted(manager, tmp_path, "--template", "hello", "--tenant", "nlp", "-p", "word=a;b")
+    assert ended(manager, job_id)["tenant"] == "nlp"
+    assert output(manager, job_id) == "a;b\n"
+    manager.kill()
+    manager.start()
+    assert [each["name"] for each in manager.client.templates() if each["tenant"] == "nlp"] == ["hello"]
+    assert manager.rota("template", "remove", "hello", "--tenant", "nlp").returncode == 0
+    noted = [(each["what"], each["thing"]) for each in manager.client.audit(50) if "template" in each["what"]]
+    assert noted == [("template-remove", "nlp/hello"), ("template-add", "nlp/hello")]
+
+
+def test_template_of_a_sweep_starts_one(manager: Manager, tmp_path: Path) -> None:
+    sweep_id = submitted(
+        manager, tmp_path, "--template", "sweep", "-p", "trials=2", "-p", "steps=2", "-p", "parallel=1"
+    )
+
+    assert manager.client.sweep(sweep_id)["trials"] == 2
+    manager.client.stop_sweep(sweep_id)
+
+
+def test_job_from_a_template_reads_a_data_set_by_name(manager: Manager, tmp_path: Path) -> None:
+    data = tmp_path / "texts"
+    data.mkdir()
+    (data / "part").write_text("of the data\n")
+    (tmp_path / "count.yaml").write_text(
+        "description: counts\n"
+        "parameters: {data: {}}\n"
+        "job: {name: count, data: ['{{ data }}'], run: 'cat $ROTA_DATA_MY_TEXTS/part'}\n"
+    )
+
+    assert manager.rota("data", "add", "my-texts", str(data), "--tenant", "default").returncode == 0
+    assert "my-texts" in manager.rota("data", "list").stdout
+    assert manager.rota("template", "add", str(tmp_path / "count.yaml")).returncode == 0
+    job_id = submitted(manager, tmp_path, "--template", "count", "-p", "data=my-texts")
+    unknown = manager.rota("submit", "--data", "my-text", "--", "true")
+
+    assert ended(manager, job_id)["state"] == "succeeded", output(manager, job_id)
+    assert output(manager, job_id) == "of the data\n"
+    assert "tenant default has no data set 'my-text'; did you mean 'my-texts'?" in unknown.stderr
+    assert manager.rota("data", "remove", "my-texts").returncode == 0
+    assert manager.client.data_sets() == []
+    noted = [(each["what"], each["thing"]) for each in manager.client.audit(20) if "data-set" in each["what"]]
+    assert noted == [("data-set-remove", "my-texts"), ("data-set-add", "my-texts")]

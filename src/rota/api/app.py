@@ -24,9 +24,11 @@ from rota.api import (
     truth,
 )
 from rota.api.access import Forbidden, Unknown
+from rota.api.accounts import budgets as budget_routes
 from rota.api.accounts import usage as usage_routes
 from rota.api.admin import audit, tenants, tokens
-from rota.api.data import artefacts, snapshots
+from rota.api.data import artefacts, data_sets, snapshots
+from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
 from rota.api.guard.cross_site import SameSite
 from rota.api.guard.refusals import NotedRefusals
@@ -70,10 +72,13 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(jobs.router, prefix="/api/v1")
     app.include_router(sweep_routes.router, prefix="/api/v1")
     app.include_router(usage_routes.router, prefix="/api/v1")
+    app.include_router(budget_routes.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
     app.include_router(session_routes.router, prefix="/api/v1")
     app.include_router(artefacts.router, prefix="/api/v1")
     app.include_router(snapshots.router, prefix="/api/v1")
+    app.include_router(job_templates.router, prefix="/api/v1")
+    app.include_router(data_sets.router, prefix="/api/v1")
     app.include_router(estimates.router, prefix="/api/v1")
     app.include_router(gpu_routes.router, prefix="/api/v1")
     app.include_router(system.router, prefix="/api/v1")

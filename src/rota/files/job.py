@@ -56,6 +56,8 @@ class Launch:
 
     name: str
     roles: tuple[RoleRun, ...]
+    data: tuple[str, ...] = ()
+    """The names of its data sets."""
     workdir: str | None = None
     snapshot: str | None = None
     """The digest of the packed code that is its working directory."""
@@ -168,6 +170,7 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
     return Launch(
         name=file.name or str(job_id),
         roles=tuple(_run_of(file, name, part, shared) for name, part in parts.items()),
+        data=tuple(dict.fromkeys(file.data)),
         workdir=file.workdir,
         snapshot=None if file.snapshot is None else file.snapshot.digest,
         checkpoint=checkpoint is not None,

@@ -283,6 +283,8 @@ class JobFile(FileModel):
     """A plan of its own, handed to its tasks unchanged."""
     image: Text | None = None
     volumes: tuple[Text, ...] = ()
+    data: Annotated[tuple[Name, ...], Field(max_length=32)] = ()
+    """Data sets that it uses, by name."""
     workdir: Text | None = None
     snapshot: SnapshotPart | None = None
     """The code that it runs in place of a working directory; the command line sets it."""

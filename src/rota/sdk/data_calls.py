@@ -1,4 +1,4 @@
-"""The calls of the client about files: artefacts of jobs and snapshots of code."""
+"""The calls of the client about files: artefacts of jobs, snapshots of code, and templates of jobs."""
 
 from __future__ import annotations
 
@@ -74,3 +74,47 @@ class DataCalls(ABC):
             part = snapshot.archive.read(PART)
             answer = self._call("PUT", f"{place}?{urlencode({**query, 'offset': have})}", part)
             have = int(answer["have"])
+
+    def templates(self) -> list[Json]:
+        """Return the templates of jobs: those of Rota, and those of the caller's tenants."""
+        found: list[Json] = self._call("GET", "/templates")
+        return found
+
+    def template(self, name: str, tenant: str | None = None) -> Json:
+        """Return a template of jobs with its parameters."""
+        answer: Json = self._call("GET", _template(name, tenant))
+        return answer
+
+    def fill_template(self, name: str, parameters: Mapping[str, object], tenant: str | None = None) -> Json:
+        """Return the `jobs`, or the `sweep`, that a template stands for with these values."""
+        answer: Json = self._call("POST", _template(name, tenant, "/fill"), {"parameters": dict(parameters)})
+        return answer
+
+    def put_template(self, name: str, values: Json, tenant: str | None = None) -> Json:
+        """Add a template to a tenant, or replace it."""
+        answer: Json = self._call("PUT", _template(name, tenant), values)
+        return answer
+
+    def remove_template(self, name: str, tenant: str | None = None) -> Json:
+        """Remove a template of a tenant."""
+        answer: Json = self._call("DELETE", _template(name, tenant))
+        return answer
+
+    def data_sets(self) -> list[Json]:
+        """Return the data sets that the caller's tenants may use."""
+        found: list[Json] = self._call("GET", "/data-sets")
+        return found
+
+    def put_data_set(self, name: str, values: Json) -> Json:
+        """Add a data set of a `path`, or replace it; for admins."""
+        answer: Json = self._call("PUT", f"/data-sets/{quote(name, safe='')}", values)
+        return answer
+
+    def remove_data_set(self, name: str) -> None:
+        """Forget a data set; its files stay."""
+        self._call("DELETE", f"/data-sets/{quote(name, safe='')}")
+
+
+def _template(name: str, tenant: str | None, action: str = "") -> str:
+    query = "" if tenant is None else f"?{urlencode({'tenant': tenant})}"
+    return f"/templates/{quote(name, safe='')}{action}{query}"

@@ -210,6 +210,13 @@ class Records(JobRecords):
             last = connection.execute(select(func.max(jobs.c.seq))).scalar()
         return 0 if last is None else int(last) + 1
 
+    def last_number(self) -> int:
+        """Return the highest id of a job; 0 if there is none, or ids are no numbers. It may exceed the next `seq`."""
+        with self._engine.connect() as connection:
+            by_number = (func.length(jobs.c.id).desc(), jobs.c.id.desc())
+            last = connection.execute(select(jobs.c.id).order_by(*by_number).limit(1)).scalar()
+        return int(last) if last is not None and last.isdecimal() else 0
+
     def drained(self) -> list[str]:
         """Return the drained nodes."""
         with self._engine.connect() as connection:

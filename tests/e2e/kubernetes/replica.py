@@ -185,6 +185,19 @@ class View:
                 return str(each["message"])
         return ""
 
+    def gets_reason(self, name: str, words: str, namespace: str = "default", *, within_s: float = 120.0) -> str:
+        """Wait until the condition of a pod has these words; reasons that pass by, as of a retry, may come before."""
+        said: list[str] = [""]
+
+        def is_said() -> str:
+            said[0] = self.waiting_for(name, namespace)
+            return said[0] if words in said[0] else ""
+
+        try:
+            return eventually(is_said, within_s=within_s)
+        except AssertionError:
+            raise AssertionError(f"{name} says {said[0]!r}, not {words!r}, after {within_s} s") from None
+
     def promised_twice(self) -> list[tuple[str, str]]:
         """Devices that two pods which have not ended were both given."""
         seen: set[tuple[str, str]] = set()

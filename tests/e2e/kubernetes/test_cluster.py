@@ -163,11 +163,11 @@ def test_nodes_come_go_and_are_cordoned(bed: Bed, view: View, launch: Launch, ku
     eventually(lambda: manager.nodes()[0]["state"] == "drained")  # news of nodes and of pods come by ways of their own
     bed.admin.make(pod("p", 4))
 
-    assert eventually(lambda: view.waiting_for("p")).startswith("nodes-down: needs 4 devices")
+    view.gets_reason("p", "nodes-down: needs 4 devices")
     bed.admin.make(node_object("n2", 8, labels={"zone": "b"}))
     eventually(lambda: view.node_of("p") == "n2")
     bed.admin.make(pod("picky", 1, nodeSelector={"zone": "a"}))
-    assert eventually(lambda: view.waiting_for("picky")).startswith("no-matching-node")
+    view.gets_reason("picky", "no-matching-node")
     bed.admin.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": False}, "metadata": {"labels": {"zone": "a"}}})
     eventually(lambda: view.node_of("picky") == "n1")
 

@@ -164,7 +164,7 @@ def test_ray_cluster_grows_and_shrinks(bed: Bed, view: View, launch: Launch, kub
     bed.admin.make(pod("later", 2))
     eventually(lambda: view.node_of("later"))  # the slot of the lost worker was released
     bed.admin.make(worker(pods[0]["metadata"]["ownerReferences"][0], 3))
-    assert eventually(lambda: view.waiting_for("ray-gpu-worker-3")).startswith("devices-busy")
+    view.gets_reason("ray-gpu-worker-3", "devices-busy")
     replica.kill()
     replica.start()
     bed.admin.delete("/api/v1/namespaces/default/pods/later", {"gracePeriodSeconds": 0})

@@ -75,7 +75,7 @@ def test_claims_are_allocated_with_the_placement_and_given_back(
         assert [user["uid"] for user in claim["status"]["reservedFor"]] == [each["metadata"]["uid"]]
 
     offering.admin.make(claiming("late", "two", of_template=True))
-    assert "ResourceClaims ask for are not free" in eventually(lambda: seen.waiting_for("late"))
+    seen.gets_reason("late", "ResourceClaims ask for are not free")
     offering.admin.delete("/api/v1/namespaces/default/pods/team-0", {"gracePeriodSeconds": 0})
     eventually(lambda: seen.node_of("late"), within_s=40)
 
@@ -88,7 +88,7 @@ def test_a_gang_gets_all_its_claims_or_none(offering: Bed, seen: View, launch: L
         value["spec"] |= {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "three"}]}
         offering.admin.make(value)
 
-    assert "no nodes suit its 3 pods together" in eventually(lambda: seen.waiting_for("big-0"), within_s=30)
+    seen.gets_reason("big-0", "no nodes suit its 3 pods together")
     assert not any(devices(claim) for claim in claims(offering).values())
 
 
@@ -105,8 +105,8 @@ def test_selectors_and_what_can_not_be_evaluated(offering: Bed, seen: View, laun
 
     eventually(lambda: seen.node_of("last"))
     assert [device for _, device in devices(claims(offering)["last"])] == ["gpu-3"]
-    assert "are not free there" in eventually(lambda: seen.waiting_for("small"))
-    assert "repetitions within others" in eventually(lambda: seen.waiting_for("strange"))
+    seen.gets_reason("small", "are not free there")
+    seen.gets_reason("strange", "repetitions within others")
 
 
 def test_pods_that_share_a_claim_share_its_devices(

@@ -104,7 +104,7 @@ def test_spare_pods_say_so_and_go_when_the_job_has_succeeded(
     eventually(lambda: len(holders(seen, "short")) == 2)
     spare = next(name for name, each in seen.pods().items() if not each["spec"].get("nodeName"))
 
-    assert eventually(lambda: seen.waiting_for(spare)).startswith("spare: its job runs with 2 tasks now")
+    seen.gets_reason(spare, "spare: its job runs with 2 tasks now")
     eventually(lambda: spare not in seen.pods())
     path = "/apis/batch/v1/namespaces/default/jobs/short"
     eventually(lambda: "Complete" in [each["type"] for each in managed.admin.get(path)["status"].get("conditions", ())])

@@ -33,7 +33,7 @@ def test_halves_share_a_device_and_stay_over_a_restart(
     replica.kill()
     bed.admin.make(pod("half-2", 0, notes={"gpu-fraction": "0.5"}))
     replica.start()
-    assert eventually(lambda: view.waiting_for("half-2")).startswith("devices-busy")
+    view.gets_reason("half-2", "devices-busy")
     bed.admin.delete("/api/v1/namespaces/default/pods/half-1", {"gracePeriodSeconds": 0})
     eventually(lambda: view.node_of("half-2"))
     assert view.pods()["half-2"]["metadata"]["annotations"]["rota.dev/devices"] == given["half-0"]
@@ -50,4 +50,4 @@ def test_slices_of_a_device_are_counted_as_the_resources_that_they_are(
         value["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/mig-1g.5gb": "1"}}
         bed.admin.make(value)
     eventually(lambda: len(view.bound("slice")) == 2)
-    assert "too little nvidia.com/mig-1g.5gb" in eventually(lambda: view.waiting_for("slice-2"))
+    view.gets_reason("slice-2", "too little nvidia.com/mig-1g.5gb")

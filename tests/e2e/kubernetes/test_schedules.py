@@ -36,8 +36,7 @@ def test_gang_waits_for_its_last_pod_and_says_so(bed: Bed, view: View, launch: L
     for value in pods[:3]:
         bed.admin.make(value)
 
-    said = eventually(lambda: view.waiting_for("train-0"))
-    assert said == "gang-incomplete: 3 of 4 pods exist; all start together"
+    view.gets_reason("train-0", "gang-incomplete: 3 of 4 pods exist; all start together")
     assert view.bound("train") == {}
     bed.admin.make(pods[3])
     eventually(lambda: len(view.bound("train")) == 4)
@@ -52,8 +51,7 @@ def test_gang_that_does_not_fit_holds_nothing_and_tells_why(
     for value in gang("large", 3, 8):
         bed.admin.make(value)
 
-    said = eventually(lambda: view.waiting_for("large-2"))
-    assert said.startswith("never-fits: needs 24 devices")
+    view.gets_reason("large-2", "never-fits: needs 24 devices")
     bed.admin.make(pod("small", 8))
     eventually(lambda: view.node_of("small"))
     assert view.bound("large") == {}
@@ -68,8 +66,7 @@ def test_pods_of_others_are_respected(bed: Bed, view: View, launch: Launch, kube
     launch(bed)
     bed.admin.make(pod("four", 4))
 
-    said = eventually(lambda: view.waiting_for("four"))
-    assert said.startswith("devices-busy: needs 4 devices, 2 devices available now")
+    view.gets_reason("four", "devices-busy: needs 4 devices, 2 devices available now")
     bed.admin.delete("/api/v1/namespaces/default/pods/other", {"gracePeriodSeconds": 0})
     eventually(lambda: view.node_of("four"))
 
@@ -112,4 +109,4 @@ def test_devices_of_another_kind_are_not_mistaken_for_the_usual_one(
 
     eventually(lambda: set(view.bound("")) == {"first", "third", "plain"})
     assert (view.node_of("first"), view.node_of("third"), view.node_of("plain")) == ("other", "n1", "other")
-    assert eventually(lambda: view.waiting_for("second")).startswith("devices-busy: needs 2 devices")
+    view.gets_reason("second", "devices-busy: needs 2 devices")

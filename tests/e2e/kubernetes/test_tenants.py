@@ -42,10 +42,8 @@ def test_namespaces_have_their_shares_and_borrow_what_is_idle(managed: Bed, laun
     managed.admin.make(pod("guest", 1, namespace="guests"))
     managed.admin.make(job("more", 1, 4, namespace="vision"))
     waits = eventually(lambda: [name for name in seen.pods("vision") if name.startswith("more")])[0]
-    assert eventually(lambda: seen.waiting_for(waits, "vision")).startswith(
-        "quota-used: needs 4 devices; tenant vision may use 6"
-    )
-    assert eventually(lambda: seen.waiting_for("guest", "guests")).startswith("share-used: needs 1 device")
+    seen.gets_reason(waits, "quota-used: needs 4 devices; tenant vision may use 6", "vision")
+    seen.gets_reason("guest", "share-used: needs 1 device", "guests")
     assert seen.promised_twice() == []
 
 

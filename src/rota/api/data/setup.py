@@ -11,14 +11,21 @@ from rota.core.errors import RotaError
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.paced_starts import refuse_too_many_tasks
 from rota.files.job_shape import JobFile
+from rota.live.data.template_registry import TemplateRegistry
+from rota.store.data.data_sets import DataSets
 from rota.store.data.snapshots import Snapshots
 
 
 def refusal(home: Path, most_tasks: int) -> Callable[[JobFile], None]:
     """Return what raises a `RotaError` for a job that this machine can't run."""
-    snapshots = Snapshots(home)
+    snapshots, data_sets = Snapshots(home), DataSets(home)
 
     def refuse(file: JobFile) -> None:
+        for name in file.data:
+            try:
+                data_sets.find(name, file.tenant)
+            except RotaError as error:
+                raise RotaError(f"job: {error}") from error
         refuse_what_cannot_be(file)
         refuse_too_many_tasks(file, most_tasks)
         if file.snapshot is not None and not snapshots.has(file.tenant, file.snapshot.digest):
@@ -32,4 +39,6 @@ def refusal(home: Path, most_tasks: int) -> Callable[[JobFile], None]:
 
 def with_data(service: Service) -> Service:
     """Return the services with the files of users."""
-    return replace(service, snapshots=Snapshots(service.home))
+    return replace(
+        service, snapshots=Snapshots(service.home), templates=TemplateRegistry(service.control, service.records)
+    )

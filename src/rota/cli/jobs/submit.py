@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.jobs.batch_script import batch_script_of, how_sent
 from rota.cli.manager.connect import SLURM, ServerOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -34,6 +35,10 @@ MOST_MEMBERS = 10_000
 _JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
 """How errors name a submitted job file."""
 
+WhatArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="WHAT...", help="Job files, a script with #SBATCH lines, or -- and a command."),
+]
 EstimateOption = Annotated[str | None, typer.Option(help="How long it will run, as far as you know, e.g. 2h.")]
 CheckpointOption = Annotated[
     str | None,
@@ -55,7 +60,9 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Submit nothing; p
 
 
 def submit(
-    what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="Job files, or -- and a command.")],
+    what: WhatArgument = None,
+    template: Annotated[str | None, typer.Option(help="A template instead; see `rota template`.")] = None,
+    param: Annotated[list[str] | None, typer.Option("-p", help="NAME=VALUE of a parameter of the template.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="The job's name.")] = None,
     gpus: Annotated[str | None, typer.Option(help="GPUs per task; 0.5 shares one.")] = None,
     gpu: Annotated[list[str] | None, typer.Option(help="Acceptable GPU types, best first.")] = None,
@@ -74,6 +81,7 @@ def submit(
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
     env_from_shell: EnvFromShellOption = "default",
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
+    data: Annotated[list[str] | None, typer.Option(help="A data set that it uses.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     no_image: NoImageOption = False,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
@@ -82,7 +90,7 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
 ) -> int:
-    """Submit job files, all or none, or a command; print the jobs' ids.
+    """Submit job files, all or none, a batch script of Slurm, or a command; print the jobs' ids.
 
     Examples:
 
@@ -96,32 +104,69 @@ def submit(
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    files = _files(what)
-    jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what}]
+    script = batch_script_of(what or []) if template is None else None
+    files, jobs = _asked(what or [], template, param or [], tenant, server) if script is None else ([], [script.job])
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
-    saves = None if checkpoint is None else {"path": checkpoint} if checkpoint else {}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
     own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
-    own["preemptible"] = preemptible or None
+    own |= {"data": data, "preemptible": preemptible or None}
     with _files_named(files):
-        for number, job in enumerate(jobs, start=1):
-            source = "job" if len(jobs) == 1 else f"job {number}"
-            _add_options(job, own, needs, saves, source, no_image=no_image)
-            _set_env(job, env or [], secret or [], source)
+        _complete(jobs, own, needs, checkpoint, (env or [], secret or []), no_image=no_image)
         if dry_run:
             return _try_out(jobs, server)
         if snapshot:
             _pack(jobs, server)
-        return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
+        return _send(jobs, server=server, **how_sent(script, array, env_from_shell, held=held, wait=wait))
 
 
-def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str, *, no_image: bool) -> None:
+def _complete(
+    jobs: list[Json],
+    own: Json,
+    needs: Json,
+    checkpoint: str | None,
+    env: tuple[list[str], list[str]],
+    *,
+    no_image: bool,
+) -> None:
+    """Put the options that were given over the fields of every job."""
+    for number, job in enumerate(jobs, start=1):
+        source = "job" if len(jobs) == 1 else f"job {number}"
+        _add_options(job, own, needs, checkpoint, source, no_image=no_image)
+        _set_env(job, *env, source)
+
+
+def _asked(
+    what: list[str], template: str | None, params: list[str], tenant: str | None, server: str | None
+) -> tuple[list[Path], list[Json]]:
+    """The job files that are named, and the jobs of these, of a template, or of a command."""
+    if template is None:
+        if params:
+            raise RotaError("-p: it is for --template; give the template, or -- and a command")
+        if not what:
+            raise RotaError("there is nothing to submit; give job files, -- and a command, or --template NAME")
+        files = _files(what)
+        return files, [_from_file(path) for path in files] or [{"run": what}]
+    if what:
+        raise RotaError(f"--template is {template!r} and {what[0]!r} is given; give one of them")
+    from rota.cli.jobs.template import given_parameters, start_sweep
+    from rota.sdk.client import Client
+
+    client = Client(server)
+    filled = client.fill_template(template, given_parameters(params), tenant)
+    if filled.get("sweep") is not None:
+        start_sweep(client, filled["sweep"])
+        raise typer.Exit
+    return [], filled["jobs"]
+
+
+def _add_options(job: Json, own: Json, needs: Json, checkpoint: str | None, source: str, *, no_image: bool) -> None:
     """Put the options that were given over the fields of a job."""
     job.update({key: value for key, value in own.items() if value is not None})
     given = {key: value for key, value in needs.items() if value is not None}
     if given:
         job["resources"] = {**_mapping(job, "resources", source), **given}
-    if saves is not None:
+    if checkpoint is not None:
+        saves = {"path": checkpoint} if checkpoint else {}
         job["checkpoint"] = {**_mapping(job, "checkpoint", source), **saves}
     job.setdefault("workdir", os.getcwd())
     if no_image:

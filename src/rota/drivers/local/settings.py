@@ -28,6 +28,7 @@ from rota.health.failure_rate import FailureRate
 from rota.network.link_guide import LinkGuide
 from rota.planner.parallel.plan_environment import plan_variables
 from rota.store import clock
+from rota.store.data.data_sets import data_variables
 from rota.store.data.snapshots import Snapshots
 from rota.store.run_folder import Json, shared_folder
 
@@ -196,7 +197,8 @@ def _environment(attempt: Attempt, task: TaskHandle, port: int, settings: Settin
         interval = settings.failure_rate.variables(len({slot.node.id for slot in tasks}))
     links = {} if attempt.links is None else attempt.links.environment
     own = {*attempt.launch.roles[task.slot.role].env, *(env.keys() & TURN)}  # the job's own variables and labels win
-    return {**plan, **interval, **env, **{name: value for name, value in links.items() if name not in own}}
+    data = data_variables(settings.home, attempt.job.id, attempt.launch.data)
+    return {**plan, **interval, **data, **env, **{name: value for name, value in links.items() if name not in own}}
 
 
 def _seen(named: Sequence[NamedDevice]) -> dict[str, str]:

@@ -118,7 +118,8 @@ class Requests:
         """None: callers are not limited."""
         self._tenants = tenants
         """Which tenants exist and how high their priorities may be; None: the driver decides."""
-        self._next = control.state.seq
+        self._next = max(control.state.seq, records.last_number())
+        """The last id that was given. Submissions that are refused late leave gaps, so ids run ahead of `seq`."""
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
         self._changing = asyncio.Lock()
         self._files = SubmittedFiles(control, records, learning)

@@ -121,15 +121,17 @@ class ServiceOrder:
         else:
             had, pace = job.attained_gpu_s(now_s), job.gpus
         level = self._levels.of(had)
-        until_gpu_s = self._levels.limit(level)
+        waits = not job.holds
+        # A running job of the levels that the margin makes alike is looked at when it has passed the last of them.
+        alike = not waits and SHORT <= level < SHORT + self._margin and asked.deadline_s is None
+        until_gpu_s = self._levels.limit(SHORT + self._margin if alike else level)
         if level and (memo.predicted_gpu_s or job.reported is not None or (self._asks and asked.labels)):
-            level, memo, until_gpu_s = self._with_knowledge(job, had, memo, now_s, level)
+            level, memo, until_gpu_s = self._with_knowledge(job, had, memo, now_s, level, until_gpu_s)
         until_s = math.inf
         if job.progress_rate and pace:
             until_s = later(now_s, (until_gpu_s - had) / pace)
         if asked.deadline_s is not None and self._params.deadlines:
             level, until_s = _with_deadline(job, asked.deadline_s, now_s, level, until_s)
-        waits = not job.holds
         if not waits and level > SHORT:
             level = max(level - self._margin, SHORT)
         priority = asked.priority if self._priorities else 0
@@ -146,13 +148,11 @@ class ServiceOrder:
         return RankMemo(self.predicted_gpu_s(job), beside=beside)
 
     def _with_knowledge(
-        self, job: JobView, had: float, memo: RankMemo, now_s: float, level: int
+        self, job: JobView, had: float, memo: RankMemo, now_s: float, level: int, until: float
     ) -> tuple[int, RankMemo, float]:
         """Return the level by predictions and reports, what to remember, and the service at which to look again."""
-        until = self._levels.limit(level)
         if memo.predicted_gpu_s and had < OVERDUE * memo.predicted_gpu_s:
-            to_come = max(memo.predicted_gpu_s - had, LAST_PART * memo.predicted_gpu_s)
-            level, until = self._lesser(level, until, had, to_come, OVERDUE * memo.predicted_gpu_s)
+            level, until = self._lesser(level, until, had, memo.predicted_gpu_s)
         if self._params.progress and not memo.distrusted:
             done = job.reported
             if done is None:
@@ -161,12 +161,17 @@ class ServiceOrder:
                 level, memo, until = self._by_report(level, until, had, done, memo)
         return level, memo, until
 
-    def _lesser(self, level: int, until: float, had: float, to_come: float, end: float) -> tuple[int, float]:
-        """Return the lesser of two levels, and the service at which one of them or the prediction changes."""
+    def _lesser(self, level: int, until: float, had: float, predicted: float) -> tuple[int, float]:
+        """Return the lesser of the levels by service had and to come, and the service at which it changes."""
+        least, end = LAST_PART * predicted, OVERDUE * predicted
+        to_come = max(predicted - had, least)
         lower = self._levels.of(to_come)
-        if lower:
-            until = min(until, had + max(to_come - self._levels.limit(lower - 1), 1.0) + 1e-3)
-        return min(level, lower), min(until, end)
+        lesser = min(level, lower)
+        if lower <= level:
+            until = end
+        if lesser and to_come > least and self._levels.limit(lesser - 1) > least:
+            until = min(until, had + max(to_come - self._levels.limit(lesser - 1), 0.0) + 1e-3)
+        return lesser, min(until, end)
 
     def _by_report(
         self, level: int, until: float, had: float, done: float, memo: RankMemo

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rota.core.model.job import Job
@@ -76,9 +77,15 @@ class GroupPredictor:
         self._groups = {name: GroupRecord(*record) for name, *record in memory}
 
 
+@lru_cache(MOST_GROUPS)
+def _without_numbers(name: str) -> str:
+    """Return a name with a # for each number in it."""
+    return _NUMBER.sub("#", name)
+
+
 def alike(job: Job) -> str:
     """Return the group of jobs like this one; digits in names, which count repetitions, are dropped."""
-    name = _NUMBER.sub("#", job.name) if job.name else ""
+    name = _without_numbers(job.name) if job.name else ""
     return "\t".join((job.tenant, job.user, name, job.model or "", f"{job.gpu_milli}"))
 
 

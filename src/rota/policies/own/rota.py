@@ -50,6 +50,7 @@ class LevelPolicy:
         self._elastic: dict[LiveJob, None] = {}
         self._types_differ = False
         self._guard = PreemptionGuard(min_run_s=params.settle * knowledge.restart_s, growth=_CONSTANT)
+        self._spares = not self._guard.is_open
         self._spared_until_s = math.inf
         self._state: State | None = None
 
@@ -103,14 +104,14 @@ class LevelPolicy:
         if self._spared_until_s <= draft.now_s:
             self._active.note(Changes(freed=True), draft.now_s)
         self._spared_until_s = math.inf
-        if draft.guard.is_open:
+        if self._spares and draft.guard.is_open:
             draft.guard = self._guard
         self._active.plan(draft)
         self._spared_until_s = draft.guard_wakeup_s
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
         """The reason by the active mechanism."""
-        if draft.guard.is_open:
+        if self._spares and draft.guard.is_open:
             draft.guard = self._guard
         return self._active.explain(waiting, draft)
 

@@ -46,6 +46,7 @@ FIELDS: tuple[Field, ...] = (
     Field(path="time_limit", label="Time limit", hint="e.g. 12h"),
     Field(path="max_restarts", label="Restarts after failure", kind="whole"),
     Field(path="depends_on", label="Depends on", kind="list", hint="job IDs or names"),
+    Field(path="data", label="Data sets", kind="list"),
     Field(path="workdir", label="Working directory"),
 )
 
@@ -201,7 +202,7 @@ def _read(field: Field, text: str) -> Any:
         return None
     if field.kind == "list":
         parts = [part.strip() for part in text.split(",") if part.strip()]
-        return parts if len(parts) != 1 or field.path == "depends_on" else parts[0]
+        return parts if len(parts) != 1 or field.path in ("depends_on", "data") else parts[0]
     if field.kind in ("whole", "number"):
         try:
             number = float(text)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.core.errors import RotaError
 from rota.drivers.local.confinement.accounts import UnixAccount, look_up
 from rota.drivers.local.confinement.private_folders import make_private, private_folder
 from rota.drivers.local.confinement.project_quota import limit_by_quota
 from rota.drivers.local.link_terms import write_terms
+from rota.store.data.data_sets import data_folder, place_data
 from rota.store.run_folder import attempt_folder, read_json, shared_folder, write_json
 from rota.store.sealing import KEY_FILE, is_sealed
 
@@ -71,10 +72,18 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
         os.chown(shared.parent, os.geteuid(), attempt.account.gid)
         shared.parent.chmod(OF_GROUP)
     written = [shared]
-    if settings.confinement.applies_to(attempt.account):
+    is_confined = settings.confinement.applies_to(attempt.account)
+    mounts: list[list[Any]] = []
+    if order.launch.data:
+        is_mounted = is_confined and settings.confinement.mounts
+        mounts = place_data(settings.home, job.id, job.tenant, order.launch.data, mounts=is_mounted)
+    if is_confined:
         kept = [shared, *(task.folder for task in attempt.tasks)]
+        if order.launch.data:
+            kept.append(data_folder(settings.home, job.id))
         attempt.confine = make_private(settings.home, job.id, order.attempt, kept)
         attempt.confine |= {"proc": settings.confinement.proc, "seccomp": settings.confinement.seccomp}
+        attempt.confine["data"] = mounts
         written.append(private_folder(settings.home, job.id, order.attempt) / "tmp")
     if settings.scratch_bytes:
         limit_by_quota(written, f"{settings.home}/{job.id}", settings.scratch_bytes)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWIPC = 0x08000000
-MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 2, 4, 8, 32
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 PR_SET_NO_NEW_PRIVS = 38
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
@@ -55,10 +55,17 @@ def private_mounts(order: Json) -> None:
     """Leave the machine's mounts and System V objects, and cover some mounts by folders of the task's own.
 
     `binds` are pairs of a folder and the path that it covers. `kept` are folders that stay where they are though what
-    is above them was covered; their mount points exist in the folder that covers it.
+    is above them was covered; their mount points exist in the folder that covers it. `data` are folders with the place
+    where the task finds each, and whether it is read-only there.
     """
     _call("unshare", ctypes.c_int(CLONE_NEWNS | CLONE_NEWIPC))
     _mount(None, "/", None, MS_REC | MS_SLAVE)
+    for source, place, read_only in order.get("data", ()):  # before what is above their sources is covered
+        folder = os.open(source, os.O_PATH | os.O_DIRECTORY)
+        _mount(f"/proc/self/fd/{folder}", place, None, MS_BIND)
+        os.close(folder)
+        flags = MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV | (MS_RDONLY if read_only else 0)
+        _mount(None, place, None, flags)
     kept = [(path, os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY)) for path in order.get("kept", ())]
     binds = [(os.open(source, os.O_PATH | os.O_DIRECTORY), target) for source, target in order.get("binds", ())]
     for folder, target in binds:  # opened before: a source may lie below what another one covers
@@ -66,7 +73,7 @@ def private_mounts(order: Json) -> None:
         os.close(folder)
         _mount(None, target, None, MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV)
     for path, folder in kept:
-        _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND)
+        _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND | MS_REC)
         os.close(folder)
     if order.get("proc"):
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2")

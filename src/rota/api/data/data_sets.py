@@ -1,0 +1,85 @@
+"""Routes for data sets: list those that a caller may use; admins add and remove them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from rota.api.access import Principal
+from rota.api.service import Service, principal, service
+from rota.api.wire import PROBLEMS
+from rota.core.errors import RotaError
+from rota.files.job_shape import Name
+from rota.live.intake.audit_entry import audit_entry
+from rota.live.intake.requests import NotFound
+from rota.store.data.data_sets import DataSet, DataSets
+
+router = APIRouter(tags=["data sets"], responses=PROBLEMS)
+Caller = Annotated[Principal, Depends(principal)]
+DataPath = Annotated[Name, Path(description="The data set's name.")]
+
+
+class DataSetIn(BaseModel):
+    """A folder of the manager's machine, and the tenants that may use it; none means all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: Annotated[str, Field(min_length=1, max_length=4096)]
+    read_only: bool = True
+    tenants: Annotated[list[Name], Field(max_length=1000)] = []
+    about: Annotated[str, Field(max_length=500)] = ""
+
+
+class DataSetOut(DataSetIn):
+    """A data set."""
+
+    name: str
+
+
+@router.get("/data-sets", response_model=list[DataSetOut])
+async def listed(request: Request, caller: Caller) -> Response:
+    """List the data sets that the caller's tenants may use."""
+    found = await asyncio.to_thread(_kept(service(request)).all)
+    return JSONResponse([_out(each) for each in found if each.is_for(caller.tenants)])
+
+
+@router.put("/data-sets/{name}", response_model=DataSetOut)
+async def put(request: Request, caller: Caller, name: DataPath, wanted: DataSetIn) -> Response:
+    """Add a data set, or replace it; for admins, since its path is one of the machine."""
+    parts = service(request)
+    caller.must_be_admin()
+    for tenant in wanted.tenants:
+        parts.must_exist(tenant)
+    made = DataSet(name=name, **{**wanted.model_dump(), "tenants": tuple(wanted.tenants)})
+    is_new = await asyncio.to_thread(_kept(parts).put, made)
+    await _note(parts, caller, "add" if is_new else "change", name, wanted.path)
+    return JSONResponse(_out(made))
+
+
+@router.delete("/data-sets/{name}", response_model=dict[str, str])
+async def remove(request: Request, caller: Caller, name: DataPath) -> Response:
+    """Forget a data set; its files stay. Jobs that name it and have not started can't start any more."""
+    parts = service(request)
+    caller.must_be_admin()
+    if not await asyncio.to_thread(_kept(parts).remove, name):
+        raise NotFound(f"there is no data set {name[:64]!r}")
+    await _note(parts, caller, "remove", name, "")
+    return JSONResponse({"name": name})
+
+
+async def _note(parts: Service, caller: Principal, what: str, name: str, detail: str) -> None:
+    await asyncio.to_thread(parts.audit.append, [audit_entry(caller.asker, f"data-set-{what}", name, detail)])
+
+
+def _kept(parts: Service) -> DataSets:
+    if parts.snapshots is None:
+        raise RotaError("data sets are for a manager of processes; this one schedules the jobs of another system")
+    return DataSets(parts.home)
+
+
+def _out(data_set: DataSet) -> dict[str, Any]:
+    return {"name": data_set.name, **data_set.values()}

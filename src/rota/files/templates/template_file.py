@@ -1,0 +1,212 @@
+"""Reads templates, and fills them in: typed parameters take the places `{{ name }}` in a job or a sweep file.
+
+A text that is nothing but one place becomes the value itself, a number say. In a shell command a value is quoted, so
+that it stays one word whatever it holds; everywhere else it is put in as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from rota.core.errors import RotaError, did_you_mean
+from rota.files.document import read_document
+from rota.files.job import submitted_job
+from rota.files.job_shape import Text
+from rota.files.shape import FileModel, checked
+
+Json = dict[str, Any]
+Value = bool | int | float | str
+LIBRARY = Path(__file__).with_name("library")
+MOST_PARAMETERS = 100
+MOST_JOBS = 1000
+_PLACE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+class TemplateParameter(FileModel):
+    """One parameter: its type, its bounds, and what it is without a value. Without a default it must be given."""
+
+    type: Literal["text", "integer", "number", "boolean", "choice"] = "text"
+    default: bool | int | float | str | None = None
+    choices: Annotated[tuple[Text, ...], Field(max_length=200)] = ()
+    min: float | None = None
+    max: float | None = None
+    help: Annotated[Text, Field(max_length=500)] = ""
+
+    @model_validator(mode="after")
+    def _agree(self) -> TemplateParameter:
+        if (self.type == "choice") != bool(self.choices):
+            raise ValueError("choices are for a parameter of the type choice, which needs them")
+        if self.type not in ("integer", "number") and not (self.min is None and self.max is None):
+            raise ValueError("min and max are for an integer or a number")
+        if self.default is not None:
+            self.read("default", self.default)
+        return self
+
+    def read(self, name: str, given: object) -> Value:
+        """Return a value of the parameter's type; raises a `ValueError` for anything else."""
+        match self.type:
+            case "boolean":
+                found = given if isinstance(given, bool) else _WORDS.get(str(given).strip().lower())
+                if found is None:
+                    raise ValueError(f"{name} is {_short(given)}; it must be true or false")
+                return found
+            case "integer" | "number":
+                return self._number(name, given)
+            case "choice":
+                if str(given) not in self.choices:
+                    raise ValueError(
+                        f"{name}: unknown choice {_short(given)}; {did_you_mean(str(given), self.choices)}"
+                    )
+        if isinstance(given, bool):
+            return str(given).lower()
+        text = str(given)
+        if "\0" in text or len(text) > 65536:
+            raise ValueError(f"{name}: it holds a NUL character, or more than 65536 others")
+        return text
+
+    def _number(self, name: str, given: object) -> int | float:
+        kind = "a whole number" if self.type == "integer" else "a number"
+        try:
+            found = float("nan") if isinstance(given, bool) else float(str(given))
+        except ValueError:
+            found = math.nan
+        if not math.isfinite(found) or (self.type == "integer" and found != int(found)):
+            raise ValueError(f"{name} is {_short(given)}; it must be {kind}")
+        if self.min is not None and found < self.min:
+            raise ValueError(f"{name} is {given}; it must be at least {self.min:g}")
+        if self.max is not None and found > self.max:
+            raise ValueError(f"{name} is {given}; it must be at most {self.max:g}")
+        return int(found) if self.type == "integer" else found
+
+
+class TemplateFile(FileModel):
+    """A template: what it is for, its parameters, and the job or the sweep that it stands for."""
+
+    description: Annotated[Text, Field(min_length=1, max_length=2000)]
+    parameters: Annotated[dict[Text, TemplateParameter], Field(max_length=MOST_PARAMETERS)] = {}
+    job: dict[Text, Any] | None = None
+    sweep: dict[Text, Any] | None = None
+    array: Annotated[int, Field(ge=1, le=MOST_JOBS)] | Text | None = None
+    """How many jobs it stands for, numbered from 0 in `ROTA_ARRAY_INDEX`."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> TemplateFile:
+        if (self.job is None) == (self.sweep is None):
+            raise ValueError("a template has either a job or a sweep; give one of them")
+        for name in self.parameters:
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"parameters: {_short(name)} is no name; use letters, digits and underscores")
+        used = {name for text in _texts([self.job, self.sweep, self.array]) for name in _PLACE.findall(text)}
+        for name in sorted(used - self.parameters.keys()):
+            raise ValueError(f"{{{{ {name} }}}} is no parameter; {did_you_mean(name, self.parameters)}")
+        for name in sorted(self.parameters.keys() - used):
+            raise ValueError(f"parameters.{name} is used nowhere; drop it, or write {{{{ {name} }}}} where it belongs")
+        return self
+
+    def values(self, given: Mapping[str, object], source: str = "template") -> dict[str, Value]:
+        """Return the value of every parameter; an error names the one that is unknown, missing or wrong."""
+        for name in given:
+            if name not in self.parameters:
+                raise RotaError(f"{source}: no parameter {_short(name)}; {did_you_mean(name, self.parameters)}")
+        found: dict[str, Value] = {}
+        for name, part in self.parameters.items():
+            value = given.get(name)
+            if value is None or (value == "" and part.type != "text"):
+                value = part.default
+            if value is None:
+                raise RotaError(f"{source}: parameter {name} has no value; give it with -p {name}=VALUE")
+            try:
+                found[name] = part.read(name, value)
+            except ValueError as error:
+                raise RotaError(f"{source}: {error}") from error
+        return found
+
+    def sample(self, source: str = "template") -> Json:
+        """Return what it stands for with the default of each parameter, or some value that it may have."""
+        return self.filled({name: _sample(part) for name, part in self.parameters.items()}, source)
+
+    def filled(self, given: Mapping[str, object], source: str = "template") -> Json:
+        """Return the `jobs` or the `sweep` that the template stands for with these values."""
+        values = self.values(given, source)
+        if self.sweep is not None:
+            return {"sweep": _filled(self.sweep, values)}
+        job = _filled(self.job, values)
+        if self.array is None:
+            return {"jobs": [job]}
+        count = _filled(self.array, values)
+        if not isinstance(count, int) or not 1 <= count <= MOST_JOBS:
+            raise RotaError(f"{source}: array is {count!r:.60}; it must be a number of jobs from 1 to {MOST_JOBS}")
+        return {"jobs": [{**job, "array": number} for number in range(count)]}
+
+
+def template_file(values: object, source: Path | str = "template") -> TemplateFile:
+    """Validate a template: its own fields, and with the defaults of its parameters the job that it stands for."""
+    found = checked(TemplateFile, values, Path(source))
+    for job in found.sample(str(source)).get("jobs", [])[:1]:
+        submitted_job(job, source)
+    return found
+
+
+@cache
+def library() -> Mapping[str, TemplateFile]:
+    """Return the templates that come with Rota, by name."""
+    paths = sorted(LIBRARY.glob("*.yaml"))
+    return {path.stem: template_file(read_document(path), path.name) for path in paths}
+
+
+def _sample(part: TemplateParameter) -> Value:
+    """A value that a parameter may have."""
+    if part.default is not None:
+        return part.default
+    match part.type:
+        case "boolean":
+            return False
+        case "choice":
+            return part.choices[0]
+        case "text":
+            return "sample"
+    return next((bound for bound in (part.min, part.max) if bound is not None), 1)
+
+
+def _filled(value: Any, values: Mapping[str, Value], within: str = "") -> Any:
+    """Fill in the places of a value; `within` is the field that it belongs to."""
+    if isinstance(value, dict):
+        return {key: _filled(each, values, within if within == "env" else str(key)) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(each, values) for each in value]
+    if not isinstance(value, str):
+        return value
+    whole = _PLACE.fullmatch(value.strip())
+    if whole and within not in ("run", "env"):
+        return values[whole[1]]
+    word: Callable[[str], str] = shlex.quote if within == "run" else str
+    return _PLACE.sub(lambda place: word(_text(values[place[1]])), value)
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+def _short(value: object) -> str:
+    return f"{value!r:.60}"

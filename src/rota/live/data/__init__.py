@@ -1,0 +1,1 @@
+"""What users keep with a manager beside jobs: templates of jobs."""
