@@ -26,7 +26,7 @@ from rota.api import (
 from rota.api.access import Forbidden, Unknown
 from rota.api.accounts import usage as usage_routes
 from rota.api.admin import audit, tenants, tokens
-from rota.api.data import artefacts, data_sets, snapshots
+from rota.api.data import artefacts, data_sets, search, snapshots
 from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
 from rota.api.guard.cross_site import SameSite
@@ -77,6 +77,7 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(snapshots.router, prefix="/api/v1")
     app.include_router(job_templates.router, prefix="/api/v1")
     app.include_router(data_sets.router, prefix="/api/v1")
+    app.include_router(search.router, prefix="/api/v1")
     app.include_router(estimates.router, prefix="/api/v1")
     app.include_router(gpu_routes.router, prefix="/api/v1")
     app.include_router(system.router, prefix="/api/v1")

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
 from rota.api.app import make_app
-from rota.api.data.setup import refusal, with_data
+from rota.api.data.setup import data_upkeep, refusal, with_data
 from rota.api.gpu.setup import gpu_monitor, gpu_upkeep
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Pages
@@ -194,7 +194,10 @@ async def _serve(
             control.watch.run(),
             keep_tidy(records, options.settings.home, options.keep_s, _kept_folders(options, records, control)),
             watch_progress(control.state, options.settings.home, control.tell),
-            *map(through_outages, (retraining.run, learning.run, forecasts.run, *sweep_upkeep(service))),
+            *map(
+                through_outages,
+                (retraining.run, learning.run, forecasts.run, *sweep_upkeep(service), *data_upkeep(service)),
+            ),
             control.storage.watch(),
             health.run(),
             *gpu_upkeep(options.settings, control, monitor, controller),
