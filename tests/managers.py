@@ -25,6 +25,8 @@ T = TypeVar("T")
 FINAL = frozenset({"succeeded", "failed", "cancelled"})
 TENANTS = "nlp,vision,robotics,past,green,one,two,other,others"
 """Tenants that every manager of a test knows unless it is given others."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.1
+"""Between two questions of `eventually`."""
 TRAIN = """
 import time
 import rota.sdk
@@ -37,16 +39,22 @@ for batch in run:
 """
 
 
-def eventually(what: Callable[[], T], *, within_s: float = 60.0, every_s: float = 0.02) -> T:
-    """The first true answer; fails if there is none in time."""
+def eventually(what: Callable[[], T], *, within_s: float = 60.0, every_s: float | None = None) -> T:
+    """The first true answer; fails if there is none in time.
+
+    Unless told how often, it asks less and less often: questions cost the one who answers time, and others theirs.
+    """
     deadline = time.monotonic() + within_s
+    pause_s = FIRST_PAUSE_S if every_s is None else every_s
     while True:
         answer = what()
         if answer:
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"still {answer!r} after {within_s} s")
-        time.sleep(every_s)
+        time.sleep(pause_s)
+        if every_s is None:
+            pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)
 
 
 class Manager:

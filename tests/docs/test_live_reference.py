@@ -6,7 +6,7 @@ import re
 
 from docs.pages import ROOT
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
-from rota.api.accounts import usage
+from rota.api.accounts import budgets, usage
 from rota.api.admin import audit, tenants, tokens
 from rota.api.data import artefacts, data_sets, search, snapshots
 from rota.api.data import templates as job_templates
@@ -57,6 +57,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         search.router,
         job_templates.router,
         usage.router,
+        budgets.router,
         session_routes.router,
     )
     known = {

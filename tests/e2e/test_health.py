@@ -70,7 +70,7 @@ def test_lost_run_counts_in_the_failure_rate_and_what_jobs_print_does_not(manage
     before = json.loads(seen.read_text())["failures"] if seen.exists() else 0
     printed = manager.submit(ECC_ONCE, resources={"gpus": 1})
     manager.wait(printed)
-    job_id = manager.submit('[ "$ROTA_ATTEMPT" = 2 ] || sleep 60', resources={"gpus": 1})
+    job_id = manager.submit('[ "$ROTA_ATTEMPT" = 2 ] || sleep 600', resources={"gpus": 1})
     node = manager.wait(job_id, "running")["nodes"][0]
 
     eventually(lambda: manager.kill_on(node))
@@ -116,7 +116,7 @@ def test_suspect_takes_only_jobs_that_tolerate_it(tmp_path: Path) -> None:
     with running(tmp_path, "every: 30s", "gpu=4/4") as manager:
         eventually(lambda: health(manager) == [("suspect", "up")])
         (tmp_path / "n1").unlink()  # three good checks, 3 s each, clear the node
-        tolerant = manager.submit("sleep 60", resources={"gpus": 1}, tolerate_suspects=True, priority=1)
+        tolerant = manager.submit("sleep 600", resources={"gpus": 1}, tolerate_suspects=True, priority=1)
         manager.wait(tolerant, "running")
         strict = manager.submit("true", resources={"gpus": 1})
         why = manager.rota("why", strict).stdout

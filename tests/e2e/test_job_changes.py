@@ -26,7 +26,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
 @pytest.fixture
 def busy(two: Manager) -> Iterator[Manager]:
     """The manager with a job on both devices."""
-    first = two.submit("sleep 60", name="first", resources={"gpus": 2})
+    first = two.submit("sleep 600", name="first", resources={"gpus": 2})
     two.wait(first, "running")
     yield two
     ids = [job["id"] for job in two.client.jobs()]
@@ -35,8 +35,8 @@ def busy(two: Manager) -> Iterator[Manager]:
 
 
 def test_update_changes_a_waiting_job_and_outlives_the_manager(busy: Manager) -> None:
-    waits = busy.submit("sleep 60", name="waits", resources={"gpus": 2})
-    later = busy.submit("sleep 60", name="later", resources={"gpus": 2})
+    waits = busy.submit("sleep 600", name="waits", resources={"gpus": 2})
+    later = busy.submit("sleep 600", name="later", resources={"gpus": 2})
     busy.client.update(later, {"priority": 3, "name": "sooner", "estimate": "5m", "preemptible": True})
     busy.kill()
     busy.start()
@@ -96,7 +96,7 @@ def test_array_is_one_row_that_opens(busy: Manager) -> None:
 
 def test_job_without_forecast_says_why(busy: Manager) -> None:
     first = next(iter(busy.client.jobs()))["id"]
-    stubborn = {"run": "trap '' TERM; sleep 60", "checkpoint": {"grace": "3s"}}
+    stubborn = {"run": "trap '' TERM; sleep 600", "checkpoint": {"grace": "3s"}}
     kept = busy.client.submit(stubborn)[0]
     busy.wait(kept, "running")
     held = busy.client.submit({"run": "true"}, held=True)[0]

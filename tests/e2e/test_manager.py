@@ -85,7 +85,7 @@ def test_gang_gets_ranks_devices_and_a_meeting_point(shared: Manager) -> None:
 
 
 def test_waiting_job_says_why_and_starts_when_its_turn_comes(shared: Manager) -> None:
-    first = shared.submit("sleep 60", workers=2, resources={"gpus": 4})
+    first = shared.submit("sleep 600", workers=2, resources={"gpus": 4})
     shared.wait(first, "running")
     second = shared.submit("true", resources={"gpus": 4})
 
@@ -101,9 +101,9 @@ def test_waiting_job_says_why_and_starts_when_its_turn_comes(shared: Manager) ->
 
 
 def test_expected_start_follows_from_what_is_known(shared: Manager) -> None:
-    first = shared.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
+    first = shared.submit("sleep 600", workers=2, resources={"gpus": 4}, estimate="100s")
     shared.wait(first, "running")
-    second = shared.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
+    second = shared.submit("sleep 600", workers=2, resources={"gpus": 4}, estimate="100s")
     third = shared.submit("true", resources={"gpus": 1}, estimate="1s")
     fourth = shared.submit("true", resources={"gpus": 1}, estimate="1s")
 
@@ -141,7 +141,7 @@ def test_cancelled_task_takes_its_children_with_it(shared: Manager) -> None:
 
 
 def test_time_limit_ends_a_job(shared: Manager) -> None:
-    job = shared.wait(shared.submit("sleep 60", time_limit="300ms"))
+    job = shared.wait(shared.submit("sleep 600", time_limit="300ms"))
 
     assert (job["state"], job["message"]) == ("failed", "it reached its time limit")
 
@@ -185,7 +185,7 @@ def test_what_a_shell_runs_has_the_grace_too(manager: Manager) -> None:
 
 
 def test_failure_of_one_task_ends_its_gang(shared: Manager) -> None:
-    job_id = shared.submit('[ "$RANK" = 1 ] && exit 4; sleep 60', workers=3, resources={"gpus": 1})
+    job_id = shared.submit('[ "$RANK" = 1 ] && exit 4; sleep 600', workers=3, resources={"gpus": 1})
 
     job = shared.wait(job_id)
 
@@ -197,7 +197,7 @@ def test_roles_complete_as_they_say(shared: Manager) -> None:
     job = {
         "roles": {
             "worker": {"count": 2, "gpus": 1, "run": "true", "completion": {"min_succeeded": 2}},
-            "ps": {"count": 1, "run": "sleep 60"},
+            "ps": {"count": 1, "run": "sleep 600"},
         }
     }
 

@@ -223,9 +223,10 @@ def test_postgresql_keeps_jobs_as_sqlite_does(tmp_path: Path) -> None:
     try:
         eventually(lambda: _answers(port))
         manager.start()
-        job_id = manager.submit("sleep 1; echo done")
+        job_id = manager.submit("while [ ! -e end ]; do sleep 0.05; done; echo done")
         manager.wait(job_id, "running")
         manager.kill()
+        (manager.folder / "end").touch()
         manager.start()
         assert manager.wait(job_id)["state"] == "succeeded"
         assert manager.said(job_id) == "done\n"

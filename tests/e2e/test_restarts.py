@@ -23,10 +23,11 @@ def test_second_manager_of_a_folder_is_refused(manager: Manager) -> None:
 
 
 def test_running_tasks_outlive_the_server_and_are_found_again(manager: Manager) -> None:
-    job_id = manager.submit("echo $$; sleep 1.5; echo done", workers=2)
+    job_id = manager.submit("echo $$; while [ ! -e end ]; do sleep 0.05; done; echo done", workers=2)
     manager.wait(job_id, "running")
     manager.kill()
     manager.start()
+    (manager.folder / "end").touch()
 
     job = manager.wait(job_id)
 
@@ -35,7 +36,7 @@ def test_running_tasks_outlive_the_server_and_are_found_again(manager: Manager) 
 
 
 def test_who_follows_is_told_that_the_job_goes_on_without_the_server(manager: Manager) -> None:
-    job_id = manager.submit("echo up; sleep 60")
+    job_id = manager.submit("echo up; sleep 600")
     eventually(lambda: manager.said(job_id) == "up\n")
     follower = subprocess.Popen(
         [*ROTA, "logs", "-f", job_id], env=manager.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -51,9 +52,10 @@ def test_who_follows_is_told_that_the_job_goes_on_without_the_server(manager: Ma
 
 
 def test_task_that_ends_while_the_server_is_away_is_not_lost(manager: Manager) -> None:
-    job_id = manager.submit("sleep 0.3; exit 9")
+    job_id = manager.submit("while [ ! -e end ]; do sleep 0.05; done; exit 9")
     manager.wait(job_id, "running")
     manager.kill()
+    (manager.folder / "end").touch()
     eventually(lambda: manager.task_processes() == [])
     manager.start()
 
@@ -74,7 +76,7 @@ def test_cancelled_job_whose_tasks_end_while_the_server_is_away_is_cancelled(man
 
 
 def test_killed_supervisor_does_not_lose_the_job(manager: Manager) -> None:
-    job_id = manager.submit("echo up; [ $ROTA_ATTEMPT = 2 ] || sleep 60")
+    job_id = manager.submit("echo up; [ $ROTA_ATTEMPT = 2 ] || sleep 600")
     eventually(lambda: manager.said(job_id) == "up\n")
     state = json.loads((manager.home / "runs" / job_id / "1" / "0" / "state.json").read_text())
 

@@ -37,10 +37,13 @@ def test_elastic_job_makes_room_and_takes_it_back(stretched: Manager) -> None:
     assert eventually(lambda: tasks(stretched, job_id, 1)) == 4
     eventually(lambda: (stretched.client.job(job_id)["progress"] or {}).get("step", 0) > 5)
 
-    other = stretched.submit("sleep 1.5; echo $CUDA_VISIBLE_DEVICES", workers=3, resources=NODE)
+    other = stretched.submit(
+        "while [ ! -e end ]; do sleep 0.05; done; echo $CUDA_VISIBLE_DEVICES", workers=3, resources=NODE
+    )
     assert eventually(lambda: tasks(stretched, job_id, 2)) == 1
     shown = stretched.client.job(job_id)
     assert (shown["tasks"], shown["gpus"], shown["state"]) == (1, 1, "running")
+    (stretched.folder / "end").touch()
     assert stretched.wait(other)["state"] == "succeeded"
     assert eventually(lambda: tasks(stretched, job_id, 3)) == 4
 

@@ -114,7 +114,7 @@ def test_a_member_finds_no_button_on_a_colleagues_job(chromium: Browser, guarded
     _, secret = token(guarded, "member", "vision")
     desk = window(chromium, guarded)
     log_in(desk, secret)
-    job_id = guarded.submit("sleep 60", name="hers", tenant="vision", resources={"gpus": 4})
+    job_id = guarded.submit("sleep 600", name="hers", tenant="vision", resources={"gpus": 4})
     page = desk.go(f"/jobs/{job_id}")
     expect(page.get_by_role("button", name="Clone")).to_be_visible()
 
@@ -123,7 +123,7 @@ def test_a_member_finds_no_button_on_a_colleagues_job(chromium: Browser, guarded
 
 
 def test_an_array_is_one_row_that_opens(chromium: Browser, guarded: Manager) -> None:
-    sweep = {"run": "sleep 60", "name": "sweep", "tenant": "vision", "resources": {"gpus": 4}}
+    sweep = {"run": "sleep 600", "name": "sweep", "tenant": "vision", "resources": {"gpus": 4}}
     ids = guarded.client.submit([{**sweep, "array": index} for index in range(3)])
     desk = window(chromium, guarded)
     log_in(desk, guarded.token)
@@ -144,7 +144,7 @@ def test_a_member_acts_in_its_own_name_until_its_token_is_revoked(chromium: Brow
     desk = window(chromium, guarded)
     log_in(desk, secret)
     own = Client(guarded.client.url, secret)
-    job_id = own.submit({"run": "sleep 60", "name": "mine", "tenant": "vision", "resources": {"gpus": 4}})[0]
+    job_id = own.submit({"run": "sleep 600", "name": "mine", "tenant": "vision", "resources": {"gpus": 4}})[0]
     page = desk.go(f"/jobs/{job_id}")
     page.get_by_role("button", name="Hold").click()
     page.get_by_role("dialog").get_by_role("button", name="Hold job").click()

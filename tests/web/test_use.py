@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 TRAINING = """
 import time
 import rota.sdk
-run = rota.sdk.steps(range(150))
+run = rota.sdk.steps(range(30_000))
 for batch in run:
     time.sleep(0.02)
     run.report(loss=1 / (2 + run.step))
@@ -45,7 +45,7 @@ def confirm(page: Page, verb: str) -> None:
 def test_a_job_is_submitted_by_form_watched_and_read(desk: Window, manager: Manager) -> None:
     page = desk.go("/submit")
     page.get_by_label("Name").fill("from-the-form")
-    page.get_by_label("Command").fill("echo first line; sleep 1; echo second line; sleep 60")
+    page.get_by_label("Command").fill("echo first line; sleep 1; echo second line; sleep 600")
     page.get_by_label("GPUs per task").fill("2")
     expect(page.get_by_label("Job file")).to_have_value(re.compile("name: from-the-form[^$]*gpus: 2"))
 
@@ -99,7 +99,7 @@ print('first', flush=True)
 for number in range(4000):
     sys.stdout.write('\\r%d %s' % (number, '#' * 100))
 sys.stdout.flush()
-import time; time.sleep(60)
+import time; time.sleep(600)
 """
 
 
@@ -114,7 +114,7 @@ def test_a_progress_bar_is_one_line_that_does_not_grow(desk: Window, manager: Ma
 
 
 def test_search_finds_output_from_before_the_tail(desk: Window, manager: Manager) -> None:
-    command = "echo the NEEDLE in line one; seq 1 400000; echo a needle at the end; printf 'needle, unended'; sleep 60"
+    command = "echo the NEEDLE in line one; seq 1 400000; echo a needle at the end; printf 'needle, unended'; sleep 600"
     job_id = manager.submit(command, name="talks")
     page = desk.go(f"/jobs/{job_id}")
     expect(page.get_by_role("log")).to_contain_text("needle, unended")
@@ -136,10 +136,11 @@ def test_a_training_loop_s_progress_is_drawn(desk: Window, manager: Manager) -> 
 
     expect(page.get_by_text(re.compile(r"step \d+, .* steps/s, loss 0\.\d+"))).to_be_visible()
     expect(page.get_by_role("img", name="Metrics reported by the job, by step").locator("svg")).to_be_visible()
+    manager.client.act(job_id, "cancel")
 
 
 def test_a_waiting_job_shows_its_reason_and_expected_start(desk: Window, manager: Manager) -> None:
-    manager.submit("sleep 60", name="large", resources={"gpus": 4})
+    manager.submit("sleep 600", name="large", resources={"gpus": 4})
     waiting = manager.submit("sleep 1", name="patient", resources={"gpus": 4})
 
     page = desk.go(f"/jobs/{waiting}")

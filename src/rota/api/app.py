@@ -24,6 +24,7 @@ from rota.api import (
     truth,
 )
 from rota.api.access import Forbidden, Unknown
+from rota.api.accounts import budgets as budget_routes
 from rota.api.accounts import usage as usage_routes
 from rota.api.admin import audit, tenants, tokens
 from rota.api.data import artefacts, data_sets, search, snapshots
@@ -71,6 +72,7 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(jobs.router, prefix="/api/v1")
     app.include_router(sweep_routes.router, prefix="/api/v1")
     app.include_router(usage_routes.router, prefix="/api/v1")
+    app.include_router(budget_routes.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
     app.include_router(session_routes.router, prefix="/api/v1")
     app.include_router(artefacts.router, prefix="/api/v1")

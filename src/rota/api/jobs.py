@@ -20,6 +20,7 @@ from rota.api.wire import (
     WhyOut,
     demand_out,
     forecast_out,
+    held_reason,
     host_memory_note,
     job_out,
     reason_out,
@@ -108,7 +109,7 @@ async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
     """Return why a job waits, its position in the queue, and its expected start and end, or why they are not known."""
     parts = service(request)
     row = await visible(parts, caller, job_id)
-    reason = reason_out(parts.control.explain(JobId(job_id)))
+    reason = held_reason(reason_out(parts.control.explain(JobId(job_id))), row.message)
     if reason is not None:
         reason["sentence"] += host_memory_note(JobId(job_id), parts.control)
     found = await parts.requests.foresee(JobId(job_id), caller.name)

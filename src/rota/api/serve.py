@@ -22,14 +22,14 @@ from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
 from rota.api.app import make_app
-from rota.api.data.setup import data_upkeep, refusal, with_data
+from rota.api.data.setup import refusal
 from rota.api.gpu.setup import gpu_monitor, gpu_upkeep
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Pages
 from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
 from rota.api.limits.values import job_quota, most_connections, raise_descriptor_limit
+from rota.api.parts import upkeep_of, with_parts
 from rota.api.service import Service
-from rota.api.sweeps.setup import sweep_upkeep, with_sweeps
 from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import JobCancelled
@@ -180,7 +180,7 @@ async def _serve(
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
     monitor = health.attached(gpu_monitor(options.settings, control))
-    service = with_sweeps(with_data(_service(options, records, parts, control, forecasts, learning, monitor, health)))
+    service = with_parts(_service(options, records, parts, control, forecasts, learning, monitor, health))
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -194,10 +194,7 @@ async def _serve(
             control.watch.run(),
             keep_tidy(records, options.settings.home, options.keep_s, _kept_folders(options, records, control)),
             watch_progress(control.state, options.settings.home, control.tell),
-            *map(
-                through_outages,
-                (retraining.run, learning.run, forecasts.run, *sweep_upkeep(service), *data_upkeep(service)),
-            ),
+            *map(through_outages, (retraining.run, learning.run, forecasts.run, *upkeep_of(service))),
             control.storage.watch(),
             health.run(),
             *gpu_upkeep(options.settings, control, monitor, controller),

@@ -17,6 +17,7 @@ from rota.api.identity.logins import Logins
 from rota.core.model.job import JobId, NodeId
 from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.files.up_file import LimitsPart
+from rota.live.accounts.keeper import BudgetKeeper
 from rota.live.data.search_index import SearchIndex
 from rota.live.data.template_registry import TemplateRegistry
 from rota.live.estimates.learning import Learning
@@ -45,6 +46,13 @@ class SweepParts:
 
     keeper: SweepKeeper
     views: SweepViews
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountParts:
+    """What watches budgets, and what sends messages."""
+
+    budgets: BudgetKeeper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +94,8 @@ class Service:
     """The health of nodes and the verdicts about failed jobs; None where the cluster itself keeps them."""
     cluster_health: ClusterHealth | None = None
     """The health of the nodes of a Kubernetes cluster; None elsewhere."""
+    accounts: AccountParts | None = None
+    """Budgets and messages; None where the jobs are another system's."""
     sweeps: SweepParts | None = None
     """Searches over parameters; None where jobs are not processes of this manager."""
     snapshots: Snapshots | None = None

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from rota.core.engine.preemption_guard import can_resume
 from rota.core.messages.decisions import Cause
-from rota.core.messages.reasons import Reason
+from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobId, JobState, NodeId
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
@@ -163,6 +163,13 @@ def moment(at_s: float | None) -> str | None:
     return datetime.fromtimestamp(clock.shown_s(at_s), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def held_reason(reason: Json | None, message: str) -> Json | None:
+    """Return a reason; that of a held job says why it is held, where that is known."""
+    if reason is None or reason["code"] != ReasonCode.HELD.value or not message:
+        return reason
+    return {**reason, "sentence": f"it is held: {message}"}
+
+
 def reason_out(reason: Reason | None) -> Json | None:
     """Return a reason as JSON."""
     if reason is None:
@@ -221,7 +228,7 @@ def job_out(row: Any, control: Control, *, whole: bool = False, shows_env: bool 
         "owner": row.owner,
         "state": row.state,
         "state_text": state_text(row.state) + _ending(live),
-        "reason": reason_out(control.explain(row.id)),
+        "reason": held_reason(reason_out(control.explain(row.id)), row.message),
         "submitted": moment(row.submitted_s),
         "started": moment(row.started_s),
         "ended": moment(row.ended_s),

@@ -155,6 +155,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="budgets",
+        target="rota.cli.accounts.budgets:app",
+        summary="List the budgets of tenants and what is used of them, or set them.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="shares",
         target="rota.cli.accounts.usage:shares",
         summary="Show the fair-share standing of tenants and users.",
@@ -205,7 +211,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="submit",
         target="rota.cli.jobs.submit:submit",
-        summary="Submit a job file, or a command.",
+        summary="Submit a job file, a script of Slurm, or a command.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(

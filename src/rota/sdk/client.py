@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
+from rota.sdk.account_calls import AccountCalls
 from rota.sdk.answers import Refused as Refused
 from rota.sdk.answers import checked, is_open, logged_out, not_trusted, trusting
 from rota.sdk.credentials import read_credentials
@@ -25,7 +26,7 @@ Json = dict[str, Any]
 CHUNK = 65536
 
 
-class Client(DataCalls):
+class Client(AccountCalls, DataCalls):
     """The client of one manager: by address, or the one on this machine."""
 
     def __init__(
@@ -186,30 +187,6 @@ class Client(DataCalls):
     def stop_sweep(self, sweep_id: str) -> Json:
         """End a sweep and cancel its trials."""
         answer: Json = self._call("POST", f"/sweeps/{quote(sweep_id, safe='')}/stop")
-        return answer
-
-    # -- accounts --------------------------------------------------------------------------------
-
-    def usage(self, by: str = "tenant,user", **only: str | None) -> Json:
-        """Return GPU hours, cost and energy: `since`, `until`, `tenant`, `user` and `project` narrow it down."""
-        query = urlencode({name: value for name, value in {"by": by, **only}.items() if value is not None})
-        answer: Json = self._call("GET", f"/usage?{query}")
-        return answer
-
-    def prices(self) -> Json:
-        """Return the prices of device time and energy."""
-        answer: Json = self._call("GET", "/prices")
-        return answer
-
-    def set_prices(self, per_gpu_hour: Mapping[str, float], *, per_kwh: float = 0.0, currency: str = "") -> Json:
-        """Set the prices by device type (`*` for all others) from the present hour on."""
-        body = {"per_gpu_hour": dict(per_gpu_hour), "per_kwh": per_kwh, "currency": currency}
-        answer: Json = self._call("PUT", "/prices", body)
-        return answer
-
-    def shares(self, tenant: str | None = None) -> list[Json]:
-        """Return the fair-share standing of tenants and their users."""
-        answer: list[Json] = self._call("GET", "/shares" + ("" if tenant is None else f"?tenant={quote(tenant)}"))
         return answer
 
     # -- the cluster -----------------------------------------------------------------------------

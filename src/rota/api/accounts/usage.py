@@ -107,11 +107,12 @@ async def usage(
         owner=user,
         project=project,
     )
-    unwritten = open_rows(parts.control)
+    stored = await asyncio.to_thread(rows_of, parts.records, query)
+    unwritten = [row for row in open_rows(parts.control) if query.has(row)]
 
     def report() -> Json:
         prices = prices_of(parts.records)
-        rows = rows_of(parts.records, query, unwritten)
+        rows = [*stored, *unwritten]
         total = grouped(rows, (), prices) or grouped([], (), prices)
         none = {"gpu_hours": 0.0, "cost": 0.0 if prices.lists else None, "energy_kwh": 0.0, "jobs": 0}
         return {
@@ -202,9 +203,8 @@ async def standing_of(parts: Service, half_life_s: float = HALF_LIFE_S) -> list[
     """Return the standing of all tenants and users: shares are the guarantees, or equal where there are none."""
     now_s = clock.shown_s(clock.now_s())
     query = UsageQuery(since_s=max(now_s - SPAN_HALF_LIVES * half_life_s, 0.0), until_s=now_s + 1)
-    unwritten = open_rows(parts.control)
     guaranteed = TenantGuarantees(parts.control, parts.scheduling).now()
     names = list(guaranteed) if parts.tenants is None else parts.tenants.names()
     weights = {name: float(guaranteed[name].devices) if name in guaranteed else 1.0 for name in names}
-    rows = await asyncio.to_thread(rows_of, parts.records, query, unwritten)
-    return standings(rows, now_s, weights, half_life_s)
+    stored = await asyncio.to_thread(rows_of, parts.records, query)
+    return standings([*stored, *open_rows(parts.control)], now_s, weights, half_life_s)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.jobs.batch_script import batch_script_of, how_sent
 from rota.cli.manager.connect import SLURM, ServerOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -34,6 +35,10 @@ MOST_MEMBERS = 10_000
 _JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
 """How errors name a submitted job file."""
 
+WhatArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="WHAT...", help="Job files, a script with #SBATCH lines, or -- and a command."),
+]
 EstimateOption = Annotated[str | None, typer.Option(help="How long it will run, as far as you know, e.g. 2h.")]
 CheckpointOption = Annotated[
     str | None,
@@ -55,7 +60,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Submit nothing; p
 
 
 def submit(
-    what: Annotated[list[str] | None, typer.Argument(metavar="WHAT...", help="Job files, or -- and a command.")] = None,
+    what: WhatArgument = None,
     template: Annotated[str | None, typer.Option(help="A template instead; see `rota template`.")] = None,
     param: Annotated[list[str] | None, typer.Option("-p", help="NAME=VALUE of a parameter of the template.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="The job's name.")] = None,
@@ -85,7 +90,7 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
 ) -> int:
-    """Submit job files, all or none, or a command; print the jobs' ids.
+    """Submit job files, all or none, a batch script of Slurm, or a command; print the jobs' ids.
 
     Examples:
 
@@ -99,7 +104,8 @@ def submit(
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    files, jobs = _asked(what or [], template, param or [], tenant, server)
+    script = batch_script_of(what or []) if template is None else None
+    files, jobs = _asked(what or [], template, param or [], tenant, server) if script is None else ([], [script.job])
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
     own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
@@ -110,7 +116,7 @@ def submit(
             return _try_out(jobs, server)
         if snapshot:
             _pack(jobs, server)
-        return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
+        return _send(jobs, server=server, **how_sent(script, array, env_from_shell, held=held, wait=wait))
 
 
 def _complete(

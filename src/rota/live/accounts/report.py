@@ -50,12 +50,13 @@ def open_rows(control: Control) -> list[UsageRow]:
     return rows
 
 
-def rows_of(records: Records, query: UsageQuery, unwritten: Iterable[UsageRow]) -> list[UsageRow]:
-    """Return the rows that a query asks for, oldest first."""
-    stored = records.usage.between(
-        query.since_s // HOUR_S * HOUR_S, query.until_s, tenants=query.tenants, owner=query.owner
-    )
-    return [row for row in (*stored, *unwritten) if query.has(row)]
+def rows_of(records: Records, query: UsageQuery) -> list[UsageRow]:
+    """Return the written rows that a query asks for, oldest first; to be read before those of `open_rows`.
+
+    A job that ends in between then counts a moment later; in the other order it would count twice.
+    """
+    stored = records.usage.between(query.since_s, query.until_s, tenants=query.tenants, owner=query.owner)
+    return [row for row in stored if query.has(row)]
 
 
 def grouped(rows: Iterable[UsageRow], by: Sequence[str], prices: Prices) -> list[Json]:

@@ -108,6 +108,7 @@ class Control:
         self._remembered_s = -math.inf
         self._dependents = Dependents(engine.state)
         self.ledger = UsageLedger(engine.state)
+        self.gates: list[Callable[[LoopEntry], None]] = []  # may change entries, or refuse those of users
         self._leases = Leases(engine.state, lambda event: self.happened(LoopEntry([event])))
         self._listeners: dict[Callable[[Sequence[News]], None], None] = {}
         self._driver: LiveDriver | None = None
@@ -218,9 +219,7 @@ class Control:
             return None
         if self._at_rest.is_set():
             return self.engine.explain(job_id)
-        if live.state is not JobState.WAITING or live.wait_code is None:
-            return None
-        return Reason(code=live.wait_code)
+        return Reason(code=live.wait_code) if live.state is JobState.WAITING and live.wait_code is not None else None
 
     async def at_rest(self) -> None:
         """Wait until no plan is being made, so that the state is consistent."""
@@ -228,6 +227,8 @@ class Control:
 
     def happened(self, entry: LoopEntry) -> None:
         """Add an entry without waiting until it is durable."""
+        for gate in self.gates:
+            gate(entry)
         self._inbox.append(entry)
         self._wake.set()
 

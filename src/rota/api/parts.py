@@ -1,0 +1,21 @@
+"""The parts of a manager of processes that are made before its loop runs, and kept going beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from rota.api.accounts.setup import account_upkeep, with_accounts
+from rota.api.data.setup import data_upkeep, with_data
+from rota.api.service import Service
+from rota.api.sweeps.setup import sweep_upkeep, with_sweeps
+
+
+def with_parts(service: Service) -> Service:
+    """Return the services with data, sweeps and accounts."""
+    return with_accounts(with_sweeps(with_data(service)))
+
+
+def upkeep_of(service: Service) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """Return what runs as long as the manager does."""
+    return [*sweep_upkeep(service), *data_upkeep(service), *account_upkeep(service)]

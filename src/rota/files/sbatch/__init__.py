@@ -1,0 +1,1 @@
+"""Batch scripts of Slurm as job files."""

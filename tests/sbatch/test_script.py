@@ -1,0 +1,206 @@
+"""Batch scripts of Slurm as jobs: what is understood, what is named, and scripts that run on a real manager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from managers import Manager
+from rota.core.errors import RotaError
+from rota.files.job import job_file
+from rota.files.sbatch.options import FLAGS, HINTS, SHORT, SILENT, UNDERSTOOD
+from rota.files.sbatch.script import BatchScript, is_batch_script, read_batch_script
+
+Json = dict[str, Any]
+
+
+def read(folder: Path, *lines: str, shell: str = "/bin/bash", body: str = "echo hello") -> BatchScript:
+    path = folder / "train.sh"
+    path.write_text("\n".join([f"#!{shell}", *(f"#SBATCH {line}" for line in lines), body, ""]))
+    script = read_batch_script(path, [])
+    job_file(script.job)  # what is read is a valid job
+    return script
+
+
+def test_a_usual_script(tmp_path: Path) -> None:
+    script = read(
+        tmp_path,
+        "--job-name=bert -A nlp   # whose",
+        "-N 2 --ntasks-per-node=4",
+        "--gres=gpu:A100:4",
+        "-c 8",
+        "--mem=64G",
+        "-t 1-12:30:00",
+        "--array=0-9,12%4",
+        "--dependency=afterok:17:18",
+        "--exclude=n[01-03],bad",
+        "--signal=B:USR1@120",
+        "--wckey=thesis",
+        "--no-requeue",
+        "--export=NONE,DATA=/data",
+        "--hold",
+    )
+
+    run = script.job.pop("run")
+    assert script.job == {
+        "name": "bert",
+        "tenant": "nlp",
+        "workers": 8,
+        "resources": {"gpus": 1, "gpu": ["A100"], "cpus": 8, "memory": 16 << 30},
+        "time_limit": 131400.0,
+        "depends_on": ["17", "18"],
+        "exclude_nodes": ["n01", "n02", "n03", "bad"],
+        "checkpoint": {"signal": "SIGUSR1", "grace": 120},
+        "max_restarts": 0,
+        "labels": {"project": "thesis"},
+        "env": {"DATA": "/data", "SLURM_CPUS_PER_TASK": "8"},
+    }
+    assert run[:2] == ["/bin/bash", "-c"]
+    assert (script.array, script.held, script.env_from_shell) == ("0-9,12", True, "none")
+
+
+@pytest.mark.parametrize(
+    ("lines", "resources"),
+    [
+        (["-n1", "--gres=gpu:2"], {"gpus": 2}),
+        (["--gpus=8", "-n 4"], {"gpus": 2}),
+        (["-G V100:2"], {"gpus": 2, "gpu": ["V100"]}),
+        (["--gpus-per-task=3", "-n 2"], {"gpus": 3}),
+        (["--gpus-per-node=4", "-N2"], {"gpus": 4}),
+        (["--gpus-per-node=4", "-N2", "--ntasks-per-node=2"], {"gpus": 2}),
+        (["--mem-per-cpu=2G", "-c4"], {"cpus": 4, "memory": 8 << 30}),
+        (["--mem-per-gpu=10G", "--gres=gpu:2"], {"gpus": 2, "memory": 20 << 30}),
+        (["--mem 4000"], {"memory": 4000 << 20}),
+        (["--cpus-per-gpu=6", "--gres=gpu:2"], {"gpus": 2, "cpus": 12}),
+        (["--gres=gpu"], {"gpus": 1}),
+    ],
+)
+def test_resources(tmp_path: Path, lines: list[str], resources: Json) -> None:
+    assert read(tmp_path, *lines).job["resources"] == resources
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 5400),
+        ("1:30", 90),
+        ("2:00:00", 7200),
+        ("1-0", 86400),
+        ("1-2:30", 95400),
+        ("1-2:30:15", 95415),
+        ("0", None),
+    ],
+)
+def test_times(tmp_path: Path, text: str, seconds: int | None) -> None:
+    assert read(tmp_path, f"--time={text}").job.get("time_limit") == seconds
+
+
+def test_what_has_no_effect_is_named_with_its_line(tmp_path: Path) -> None:
+    script = read(tmp_path, "-p gpu", "--qos=high", "--output=out-%j.txt", "--frobnicate=1", "--comment=x", "-n2")
+
+    assert [note.removeprefix(f"{tmp_path}/train.sh:").split(";")[0] for note in script.notes[:4]] == [
+        "2: -p gpu has no effect here",
+        "3: --qos=high has no effect here",
+        "4: --output=out-%j.txt has no effect here",
+        "5: --frobnicate=1 has no effect here",
+    ]
+    assert "the script runs in each task" in script.notes[4]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--dependency=afterany:5", "must be afterok:ID:ID"),
+        ("--dependency=afterok:5?afterok:6", "must be afterok:ID:ID"),
+        ("--gres=gpu:3 -n 2", "a multiple of 2"),
+        ("--mem=lots", "must be megabytes"),
+        ("--time=soon", "must be minutes"),
+        ("--ntasks=0", "a number above 0"),
+        ("-Y 3", "sbatch has no option -Y"),
+        ("train.py", "is not an option"),
+        ("--signal=KILL@10", "one of TERM"),
+        ("--job-name='x", "No closing quotation"),
+        ("--array=0-9:2", "without a step"),
+        ("-n", "-n has no value"),
+    ],
+)
+def test_what_would_become_another_job_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(RotaError, match=message) as refused:
+        read(tmp_path, "-J first", line)
+
+    assert str(refused.value).startswith(f"{tmp_path}/train.sh:3: ")
+
+
+def test_options_end_at_the_first_command_and_other_scripts_are_none(tmp_path: Path) -> None:
+    script = read(tmp_path, "-J one", body="echo\n#SBATCH -J two")
+    (tmp_path / "plain.sh").write_text("#!/bin/sh\necho\n")
+    (tmp_path / "perl.sh").write_text("#!/usr/bin/perl\n#SBATCH -n1\n")
+
+    assert script.job["name"] == "one"
+    assert not is_batch_script(tmp_path / "plain.sh")
+    with pytest.raises(RotaError, match="run by 'perl'"):
+        read_batch_script(tmp_path / "perl.sh", [])
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\n\r"), max_size=30), max_size=5))
+def test_any_lines_are_read_or_refused_by_line(lines: list[str]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "any.sh"
+        path.write_text("\n".join(["#!/bin/sh", *(f"#SBATCH {line}" for line in lines), "true", ""]))
+        refused = None
+        try:
+            read_batch_script(path, [])
+        except RotaError as error:
+            refused = str(error)
+        assert refused is None or refused.startswith(f"{path}:")
+
+
+def test_every_short_option_leads_to_one_that_is_judged() -> None:
+    known = UNDERSTOOD | SILENT | HINTS.keys() | FLAGS
+    assert {"account", "gpus", "nodes", "ntasks", "time"} <= known & set(SHORT.values())
+    assert not UNDERSTOOD & SILENT
+    assert not UNDERSTOOD & HINTS.keys()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    made = Manager(tmp_path, "--emulate", "gpu=4/4").start()
+    yield made
+    made.clean_up()
+
+
+@pytest.mark.slow
+def test_scripts_run(manager: Manager) -> None:
+    (manager.folder / "two.sh").write_text(
+        "#!/bin/bash\n#SBATCH -n 2 --gpus-per-task=1\n#SBATCH --partition=gpu\n#SBATCH -c 2\nset -eu\n"
+        'srun -n 2 --cpu-bind=none --mpi none python3 -c \'import os, sys; print("rank", os.environ["SLURM_PROCID"], '
+        '"of", os.environ["SLURM_NTASKS"], os.environ["SLURM_CPUS_PER_TASK"], sys.argv[1])\' "$1"\n'
+    )
+    (manager.folder / "array.py").write_text(
+        "#!/usr/bin/env python3\n#SBATCH --array=3-4\n#SBATCH -J arr\nimport os, sys\n"
+        'print("member", os.environ["ROTA_ARRAY_INDEX"], sys.argv[1:])\n'
+    )
+
+    told = manager.rota("submit", "two.sh", "an argument")
+    arrays = manager.rota("submit", "array.py", "x")
+    bad = manager.rota("submit", "two.sh", "--gpus", "none")
+
+    assert told.returncode == arrays.returncode == 0, (told.stderr, arrays.stderr)
+    assert "note: two.sh:3: --partition=gpu has no effect here; name device types with --gpu" in told.stderr
+    job_id = told.stdout.split()[-1]
+    manager.wait(job_id, "succeeded")
+    assert [manager.said(job_id, task).strip() for task in (0, 1)] == [
+        "rank 0 of 2 2 an argument",
+        "rank 1 of 2 2 an argument",
+    ]
+    for member, job in zip((3, 4), arrays.stdout.split()[-2:], strict=True):
+        manager.wait(job, "succeeded")
+        assert manager.said(job).strip() == f"member {member} ['x']"
+    assert bad.returncode == 2
