@@ -24,7 +24,7 @@ from rota.store.records import Records
 from rota.store.run_folder import attempt_folder, output_end, read_output
 
 Json = dict[str, Any]
-EVERY_S = 1.0
+EVERY_S, PAUSE_S = 1.0, 0.05
 AT_ONCE = 200
 """Jobs that are indexed in one transaction."""
 OUTPUT_BYTES = 64 << 10
@@ -62,9 +62,8 @@ class SearchIndex:
     async def run(self) -> None:
         """Index what is new and what changed, until cancelled."""
         while True:
-            while await asyncio.to_thread(self.refresh):
-                pass
-            await asyncio.sleep(EVERY_S)
+            more = await asyncio.to_thread(self.refresh)
+            await asyncio.sleep(PAUSE_S if more else EVERY_S)
 
     def refresh(self) -> bool:
         """Index the next jobs; return whether there may be more."""
