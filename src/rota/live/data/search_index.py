@@ -38,7 +38,7 @@ _WORD = re.compile(r"[\w]+", re.UNICODE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchMatch:
     """A job that matches, where, and the text around the match."""
 
     job_id: str
@@ -98,7 +98,7 @@ class SearchIndex:
                 for job_id in job_ids:
                     self._forget(base, job_id)
 
-    def search(self, text: str, tenants: Collection[str] | None, limit: int) -> list[Found]:
+    def search(self, text: str, tenants: Collection[str] | None, limit: int) -> list[SearchMatch]:
         """Return the jobs that have all words of a text, the best match first; the last word may be a beginning."""
         wanted = _query(text)
         with self._lock:
@@ -120,15 +120,15 @@ class SearchIndex:
         query = f"select rowid, job_id from found where found match ?{where} {order}"
         return self._opened().execute(query, (wanted, *given, limit)).fetchall()
 
-    def _shown(self, rowid: int, job_id: str, wanted: str) -> Found:
+    def _shown(self, rowid: int, job_id: str, wanted: str) -> SearchMatch:
         """Which field of a job matches, with the words around."""
         for number, field in enumerate(FIELDS):
             around = f"select snippet(found, {number + 2}, '', '', ' … ', 24) from found"
             here = f"{field} : ({wanted.replace(' AND ', ' OR ')})"
             row = self._opened().execute(f"{around} where found match ? and rowid = ?", (here, rowid)).fetchone()
             if row is not None:
-                return Found(job_id=job_id, field=field, excerpt=" ".join(str(row[0]).split())[:400])
-        return Found(job_id=job_id, field="", excerpt="")
+                return SearchMatch(job_id=job_id, field=field, excerpt=" ".join(str(row[0]).split())[:400])
+        return SearchMatch(job_id=job_id, field="", excerpt="")
 
     def _opened(self) -> sqlite3.Connection:
         if self._base is None:
