@@ -157,6 +157,51 @@ def test_refused_sweep_leaves_nothing(shared: Manager) -> None:
     assert (len(shared.client.sweeps(all=True)), len(list(shared.client.jobs(all=True)))) == before
 
 
+GROWING = """
+import os, sys, time
+import rota.sdk
+x = rota.sdk.params()["x"]
+run = rota.sdk.steps(lambda first: range(first, 32), steps=32)
+for step in run:
+    if run.rank == 0:
+        with open(sys.argv[1], "a") as steps:
+            steps.write(f"{os.environ['ROTA_TRIAL']} {step} {run.tasks}\\n")
+    time.sleep(0.1)
+    run.report(loss=x + 1 / (step + 1))
+    if run.should_save:
+        run.saved()
+"""
+
+
+@pytest.fixture
+def elastic(tmp_path: Path) -> Iterator[Manager]:
+    """A manager of eight devices under a policy that resizes."""
+    made = Manager(tmp_path, "--emulate", "gpu=8/8", "--policy", "afs-p").start()
+    yield made
+    made.clean_up()
+
+
+def test_promoted_trials_grow_onto_the_devices_of_those_that_ended(elastic: Manager) -> None:
+    script, log = elastic.folder / "grow.py", elastic.folder / "steps"
+    script.write_text(GROWING)
+    job = {
+        "run": [sys.executable, str(script), str(log)],
+        "elastic": {"min": 1, "max": 4},
+        "resources": {"gpus": 1},
+        "checkpoint": {"grace": "10s"},
+    }
+    rule = {"rule": "asha", "min_steps": 4, "max_steps": 32, "factor": 4}
+
+    found = ended(elastic, elastic.client.start_sweep(sweep(elastic, trials=8, early_stop=rule, job=job))["id"])
+
+    best = min(found["runs"], key=lambda run: run["params"]["x"])
+    assert best["state"] == "completed"
+    lines = [line.split() for line in log.read_text().splitlines()]
+    steps = [(int(step), int(tasks)) for trial, step, tasks in lines if int(trial) == best["trial"]]
+    assert [step for step, _ in steps] == list(range(32)), "no step is lost or done again when it grows"
+    assert steps[-1][1] == 4, "at the end it has all the tasks that it may have"
+
+
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Manager]:
     """A manager that asks for tokens."""

@@ -17,10 +17,9 @@ from report.histories import history, large_run, row, run_report, sub
 from rota import __version__
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
-from rota.report.gantt import lanes
 from rota.report.html import RunReport, write_report
 from rota.report.metrics import measure, measure_tenants
-from rota.report.timeline import Timeline
+from rota.report.timeline import Timeline, lanes
 from rota.scenario import Scenario
 
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>"

@@ -19,7 +19,11 @@ from web.browsers import window
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "build" / "axe"
 SCRIPT = FOLDER / "node_modules" / "axe-core" / "axe.min.js"
-PATHS = [path.format(job_id=job) for path, _, _ in PAGES for job in (("1", "2") if "{" in path else ("",))]
+PATHS = [
+    path.format(job_id=job, sweep_id="s1")
+    for path, _, _ in PAGES
+    for job in (("1", "2") if "{job_id}" in path else ("",))
+] + ["/compare?jobs=1,2,3"]
 SERIOUS = ("serious", "critical")
 
 
@@ -42,6 +46,10 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
     made.submit("sleep 1", name="waits", resources={"gpus": 2})
     made.submit("exit 1", name="fails")
     eventually(lambda: made.state("3") == "failed")
+    lines = "for i in 1 2 3; do echo $i $ROTA_PARAM_X; done"
+    values = {"parameters": {"x": {"uniform": [0, 1]}}, "trials": 6, "objective": {"log": "{step} {value}"}}
+    made.client.start_sweep({**values, "name": "search", "job": {"run": lines}})
+    eventually(lambda: made.client.sweep("s1")["state"] == "finished")
     yield made
     made.clean_up()
 

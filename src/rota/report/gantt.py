@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from rota.core.state.history import JobRow
 from rota.report.look import FAINT, SIZE_COLOURS, Unit, safe, size_classes, styled, unit_for
 from rota.report.runs import RunReport
 from rota.report.series import Floats, from_intervals, means
-from rota.report.timeline import Segments
+from rota.report.timeline import Segments, lanes
 
 NODES_SHOWN = 32
 ROW_PX = 18
@@ -112,19 +111,6 @@ def _bars(
             bars.length.append(end - start)
             bars.text.append(text)
     return names, columns
-
-
-def lanes(mask: int) -> Iterator[tuple[int, int]]:
-    """The runs of neighbouring devices in a mask, as (first, how many)."""
-    low = 0
-    while mask:
-        skip = (mask & -mask).bit_length() - 1
-        mask >>= skip
-        low += skip
-        count = (~mask & mask + 1).bit_length() - 1
-        yield low, count
-        mask >>= count
-        low += count
 
 
 def _rows(node_devices: list[int]) -> dict[int, int]:

@@ -7,7 +7,7 @@ curves and bars are computed on request. The end of a job is in the history, so 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -275,3 +275,16 @@ class Timeline:
             ]
             spans = np.concatenate([spans, np.array(still, dtype=np.float64)])
         return spans[:, 0], spans[:, 1]
+
+
+def lanes(mask: int) -> Iterator[tuple[int, int]]:
+    """Yield the runs of neighbouring devices in a mask, as (first, how many)."""
+    low = 0
+    while mask:
+        skip = (mask & -mask).bit_length() - 1
+        mask >>= skip
+        low += skip
+        count = (~mask & mask + 1).bit_length() - 1
+        yield low, count
+        mask >>= count
+        low += count

@@ -9,11 +9,16 @@ from nicegui import html, ui
 
 from rota import __version__
 from rota.web.page_context import PageContext
+from rota.web.parts.palette import Palette
+from rota.web.search import search
 
 NAVIGATION = (
     ("/", "Overview", "space_dashboard"),
+    ("/home", "Home", "home"),
     ("/jobs", "Jobs", "list_alt"),
+    ("/sweeps", "Sweeps", "tune"),
     ("/cluster", "Cluster", "dns"),
+    ("/timeline", "Timeline", "view_timeline"),
     ("/network", "Network", "hub"),
     ("/tenants", "Tenants", "groups"),
     ("/what-if", "What-if", "alt_route"),
@@ -42,20 +47,27 @@ def frame(context: PageContext, path: str) -> Iterator[None]:
             with html.a(href="/").classes("brand"):
                 html.span().classes("brand-mark").props("aria-hidden=true")
                 html.span("Rota")
+            pages = shown_pages(context)
+            Palette(lambda text: search(context, text, [(target, name) for target, name, _ in pages]))
             with html.nav().props('aria-label="Pages"'):
-                hidden = {
-                    "/network": context.service.scheduling.network is None,
-                    "/submit": not context.may_submit,
-                    "/templates": not context.may_submit or context.service.templates is None,
-                    "/what-if": not context.may_study,
-                    "/audit-log": not context.is_admin,
-                }
-                for target, name, icon in NAVIGATION:
-                    if not hidden.get(target):
-                        _link(target, name, icon, current=_is_current(target, path))
+                for target, name, icon in pages:
+                    _link(target, name, icon, current=_is_current(target, path))
             _footer(context)
         with html.main(id="content").classes("content").props("tabindex=-1"):
             yield
+
+
+def shown_pages(context: PageContext) -> list[tuple[str, str, str]]:
+    """Return the pages that the visitor may open and that this manager has."""
+    hidden = {
+        "/network": context.service.scheduling.network is None,
+        "/sweeps": context.service.sweeps is None,
+        "/submit": not context.may_submit,
+        "/templates": not context.may_submit or context.service.templates is None,
+        "/what-if": not context.may_study,
+        "/audit-log": not context.is_admin,
+    }
+    return [each for each in NAVIGATION if not hidden.get(each[0])]
 
 
 def _is_current(target: str, path: str) -> bool:

@@ -22,7 +22,10 @@ from rota.api.service import Service
 from rota.web.login_requests import LOGIN_PATHS, LoginRequests
 from rota.web.sessions import COOKIE, SECURE_COOKIE, Sessions, Visitor
 
-PAGES = ("/", "/jobs", "/cluster", "/network", "/tenants", "/what-if", "/truth", "/submit", "/templates", "/audit-log")
+PAGES = (
+    *("/", "/home", "/jobs", "/compare", "/sweeps", "/cluster", "/timeline", "/network", "/tenants"),
+    *("/what-if", "/truth", "/submit", "/templates", "/audit-log"),
+)
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
@@ -124,7 +127,7 @@ class Gate:
 
 
 def _is_page(path: str) -> bool:
-    return path in PAGES or path.startswith("/jobs/")
+    return path in PAGES or path.startswith(("/jobs/", "/sweeps/"))
 
 
 def _load() -> Any:

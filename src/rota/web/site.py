@@ -22,8 +22,25 @@ from rota.live.workers.whatif import WhatIf
 from rota.web.bound_pages import BoundPages
 from rota.web.frame import frame
 from rota.web.page_context import PageContext
-from rota.web.pages import audit, cluster, job, jobs, network, overview, submit, templates, tenants, truth, whatif
+from rota.web.pages import (
+    audit,
+    cluster,
+    compare,
+    home,
+    job,
+    jobs,
+    network,
+    overview,
+    submit,
+    templates,
+    tenants,
+    timeline,
+    truth,
+    whatif,
+)
 from rota.web.parts.files import add_file_route
+from rota.web.sweeps import listing as sweeps
+from rota.web.sweeps import page as sweep
 
 BUILD_TIMEOUT_S = 20.0
 """How long building a page may take on a busy machine."""
@@ -31,9 +48,14 @@ STATIC = Path(__file__).with_name("static")
 Build = Callable[[PageContext], Awaitable[None]]
 PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/", "Overview", overview.build),
+    ("/home", "Home", home.build),
     ("/jobs", "Jobs", jobs.build),
+    ("/compare", "Compare", compare.build),
     ("/jobs/{job_id}", "Job", job.build),
+    ("/sweeps", "Sweeps", sweeps.build),
+    ("/sweeps/{sweep_id}", "Sweep", sweep.build),
     ("/cluster", "Cluster", cluster.build),
+    ("/timeline", "Timeline", timeline.build),
     ("/network", "Network", network.build),
     ("/tenants", "Tenants", tenants.build),
     ("/what-if", "What-if", whatif.build),

@@ -170,7 +170,7 @@ def test_job_that_is_made_smaller_gives_devices_back_and_one_that_waits_starts(
     kubelets(managed, nodes=1, beats=True)
     launch(managed, {"gang_timeout": "1s"})
     managed.admin.make(job("runs", 4, 2))
-    eventually(lambda: len(seen.running("runs")) == 4)
+    eventually(lambda: len(seen.running("runs")) == 4, within_s=180)
     managed.admin.make(job("waits", 5, 2))
     eventually(lambda: [seen.waiting_for(name) for name in seen.pods() if name.startswith("waits")] == [TOO_WIDE] * 5)
     kept = {each["metadata"]["uid"] for each in seen.running("runs")}

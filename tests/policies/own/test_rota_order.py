@@ -19,7 +19,7 @@ from rota.perf.speed.model import Costs
 from rota.perf.training.reports import OVERSTATES, REPORTS, SimulatedReports
 from rota.policies import find_policy
 from rota.policies.own.levels import Levels
-from rota.policies.own.order import SHORT, ServiceOrder
+from rota.policies.own.order import SHORT, RankMemo, ServiceOrder
 from rota.policies.own.params import RotaParams
 from rota.policies.own.predictions import ENOUGH, GroupPredictor
 from rota.traces.workload import Submission, Workload
@@ -212,6 +212,31 @@ def test_deadline_lifts_a_job_by_one_level_while_it_can_be_met(now_s: float, lev
 
     assert (found.key[1], found.until_s) == (level, until_s)
     assert order(deadlines=False).turn(live, now_s).key[1] == Levels(100.0, 2.0).of(now_s)
+
+
+@given(
+    predicted=st.one_of(st.just(0.0), st.floats(1.0, 20_000.0)),
+    margin=st.sampled_from([0, 1, 2]),
+    deadline_s=st.one_of(st.none(), st.floats(1.0, 5000.0)),
+    between=st.lists(st.floats(0, 1), min_size=1, max_size=3),
+)
+@settings(max_examples=60, deadline=None)
+def test_place_of_a_running_job_stays_until_it_is_looked_at_again(
+    predicted: float, margin: int, deadline_s: float | None, between: list[float]
+) -> None:
+    """It runs from 0 on one device, so that its service is the time; a few looks are enough for its whole life."""
+    world = World(gpus=1, policy="fifo")
+    world.settle(world.submit(job=replace(job("a", work=1e6), deadline_s=deadline_s)))
+    live, rule, now_s, looks = world.live("a"), order(margin=margin), 0.0, 0
+    live.remember(RankMemo(predicted))
+    while now_s < 30_000.0:
+        turn = rule.turn(live, now_s)
+        for part in between:
+            then_s = now_s + part * max(turn.until_s - 0.002 - now_s, 0.0)
+            assert rule.turn(live, then_s).key == turn.key
+        now_s, looks = turn.until_s, looks + 1
+
+    assert looks <= 2 * Levels(100.0, 2.0).of(30_000.0) + 5
 
 
 # -- the bound -----------------------------------------------------------------------------------

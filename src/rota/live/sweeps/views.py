@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
-from rota.core.model.job import WHOLE, JobId
 from rota.files.job import masked
 from rota.live.loop.control import Control
 from rota.live.sweeps.keeper import SweepKeeper
 from rota.live.sweeps.rows import LiveSweep, sweep_of
-from rota.store import clock
+from rota.live.views.device_time import device_times_s
 from rota.store.records import Records
 from rota.sweeps.importance import importance
 from rota.sweeps.trial import SweepTrial, TrialState
@@ -102,15 +100,5 @@ class SweepViews:
 
     def _device_s(self, sweep: LiveSweep) -> dict[str, float]:
         """The device time of each trial, by its job: what its tasks held, paused time not included."""
-        now_s, jobs = clock.now_s(), self._control.state.jobs
-        found: dict[str, float] = {}
-        ended = []
-        for trial in sweep.search.trials:
-            live = jobs.get(JobId(trial.job_id))
-            if live is None or live.state.is_final:
-                ended.append(trial.job_id)
-            else:
-                found[trial.job_id] = live.attained_gpu_s(now_s)
-        for job_id, text in self._records.live_texts(ended).items():
-            found[job_id] = float(json.loads(text).get("attained_milli_s", 0.0)) / WHOLE
-        return found
+        jobs = [trial.job_id for trial in sweep.search.trials]
+        return device_times_s(self._control, self._records, jobs)

@@ -15,6 +15,7 @@ from rota.live.views.tenant_usage import TenantGuarantees, TenantUse, uses_of
 from rota.store.records import Records
 
 if TYPE_CHECKING:
+    from rota.live.views.cluster_timeline import ClusterTimeline
     from rota.live.views.link_day import LinkDays
     from rota.live.views.recent import Recent
 
@@ -30,6 +31,7 @@ class ManagerOverview:
         self._control = control
         self._policy = scheduling.policy
         self._recent: Recent | None = None
+        self._timeline: ClusterTimeline | None = None
         self._gpus = gpus
         self._network = scheduling.network
         self._links: LinkDays | None = None
@@ -51,6 +53,15 @@ class ManagerOverview:
 
             self._recent = Recent(self._records, self._control)
         return self._recent
+
+    @property
+    def timeline(self) -> ClusterTimeline:
+        """Which job held which devices over the last day."""
+        if self._timeline is None:
+            from rota.live.views.cluster_timeline import ClusterTimeline
+
+            self._timeline = ClusterTimeline(self._records, self._control)
+        return self._timeline
 
     def uses(self, tenants: Collection[str] | None) -> dict[str, TenantUse]:
         """What tenants hold now; None asks for all of them."""

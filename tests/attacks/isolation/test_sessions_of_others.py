@@ -1,0 +1,66 @@
+"""Commands beside a task of another Unix user than the manager: no more rights than the task itself"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from contextlib import closing
+
+import pytest
+
+from managers import eventually
+from rota.sdk.websocket import ClientSocket
+from strangers import Shared
+
+attack = pytest.mark.attack
+PROBE = (
+    "id -u; id -G; readlink /proc/self/ns/mnt; readlink /proc/self/ns/ipc; cat /proc/self/cgroup; "
+    "grep -E 'NoNewPrivs|Seccomp:|CapEff' /proc/self/status; ls /tmp; env | grep -c ROTA_TASK_TOKEN; umask"
+)
+END = "end-of-probe"
+
+
+@attack(
+    "gets another user, other mounts, no limits or more privileges by a command beside its task",
+    stopped_by="the command joins the cgroup, mounts, user and privileges of the task",
+)
+def test_command_beside_a_task_has_what_the_task_has(calm: Shared) -> None:
+    job_id = calm.attacker.submit(f"touch /tmp/mine; {PROBE}; echo {END}; exec sleep 1000")
+    said = eventually(lambda: _said(calm, job_id))
+
+    with closing(calm.attacker.client.session(job_id, mode="exec")) as session:
+        session.send(b"O" + json.dumps({"argv": ["/bin/sh", "-c", f"{PROBE}; echo {END}"]}).encode())
+        beside = _heard(session)
+
+    assert beside == said
+    assert str(calm.attacker.uid) in beside.splitlines()[0]
+    assert "mine" in beside.splitlines()
+
+
+def _said(calm: Shared, job_id: str) -> str:
+    said = b"".join(calm.attacker.client.logs(job_id)).decode()
+    return said if END in said else ""
+
+
+def _heard(session: ClientSocket) -> str:
+    output = b""
+    while True:
+        for message in session.receive():
+            if message[:1] == b"x":
+                return output.decode()
+            assert message[:1] in (b"O", b"o"), message
+            output += message[1:] if message[:1] == b"o" else b""
+
+
+@attack(
+    "connects to the session host of its own or of another user's task", stopped_by="mode 0600, and the peer's user"
+)
+def test_sockets_of_session_hosts_are_the_manager_s(calm: Shared) -> None:
+    job_id = calm.victim.submit("exec sleep 1000", interactive={"tty": False})
+    found = eventually(lambda: list(calm.manager.home.glob(f"runs/{job_id}/*/0/sessions.sock")))
+    script = f"import socket; socket.socket(socket.AF_UNIX).connect({str(found[0])!r})"
+
+    said = calm.run(["python3", "-c", script])
+
+    assert "PermissionError" in said or "FileNotFoundError" in said, said
+    assert subprocess.run(["python3", "-c", script], capture_output=True, check=False).returncode == 0
