@@ -117,7 +117,7 @@ format: setup ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 
 bench: setup ## measure the speed
-	@set -e; for script in $(sort $(filter-out bench/truth.py bench/injected_faults.py bench/work_lost.py bench/slurm_forecasts.py,$(wildcard bench/*.py))); do echo "$$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in $(sort $(filter-out bench/truth.py bench/injected_faults.py bench/work_lost.py bench/slurm_forecasts.py bench/slurm_month.py,$(wildcard bench/*.py))); do echo "$$script"; $(BIN)/python "$$script"; done
 
 reproductions: setup ## measure published results and write docs/reference/reproductions.md; ONLY="elastic stages" for some, RESUME=1 to continue
 	@$(BIN)/python tools/reproduce.py $(if $(RESUME),--resume) $(ONLY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -143,14 +144,16 @@ def test_the_timeline_shows_who_held_what_and_opens_it(desk: Window, manager: Ma
 
     page.get_by_role("button", name="Zoom in").click()
     page.wait_for_url("**/timeline?span=60*")
-    page.get_by_role("button", name="Earlier").click()
-    page.wait_for_url("**to=*")
+    now_s = time.time()
+    for _ in range(3):
+        page.get_by_role("button", name="Earlier").click()
+    page.wait_for_url(lambda url: float(parse_qs(urlsplit(url).query).get("to", ["inf"])[0]) < now_s - 60)
     shared = page.url.removeprefix(manager.client.url)
     desk.go(shared)
     expect(canvas).to_be_visible()
     page.get_by_role("button", name="Zoom out").click()
     page.wait_for_url("**/timeline?span=120*")
-    assert parse_qs(urlsplit(page.url).query)["to"]
+    assert parse_qs(urlsplit(page.url).query)["to"], "three windows of half a minute ago, the present is not in sight"
     page.get_by_role("button", name="Now").click()
     page.wait_for_url(lambda url: "to=" not in url)
 

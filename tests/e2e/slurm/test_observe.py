@@ -38,6 +38,32 @@ def test_twin_follows_slurm_from_submission_to_end(slurm: SlurmBed, launch: Laun
 
 
 @pytest.mark.long
+def test_job_file_is_submitted_to_slurm_and_runs_as_it_says(slurm: SlurmBed, launch: Launch) -> None:
+    twin = launch(slurm, "observe")
+    (twin.folder / "train.yaml").write_text(
+        "name: train\nworkers: 2\nresources: {gpus: 2, cpus: 3}\ntime_limit: 5m\nenv: {GREETING: it's me}\n"
+        'run: echo "$GREETING $ROTA_RANK of $ROTA_TASKS with $SLURM_CPUS_PER_TASK" > out-$ROTA_RANK\n'
+    )
+
+    done = twin.rota("submit", "--slurm", "train.yaml")
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.strip()
+    assert slurm.wait([job]) == {job: "COMPLETED"}
+    said = [(twin.folder / f"out-{rank}").read_text().strip() for rank in range(2)]
+    assert said == ["it's me 0 of 2 with 3", "it's me 1 of 2 with 3"]
+    about = slurm.do("scontrol", "-o", "show", "job", job)
+    assert "JobName=train" in about
+    assert "TimeLimit=00:05:00" in about
+    assert "TresPerTask=gres:gpu:2" in about
+
+    (twin.folder / "pods.yaml").write_text("roles: {ps: {count: 1, run: 'true'}}\n")
+    before = slurm.do("squeue", "-h")
+    refused = twin.rota("submit", "--slurm", "pods.yaml")
+    assert (refused.returncode, slurm.do("squeue", "-h")) == (2, before)
+    assert "roles has no counterpart in a batch job" in refused.stderr
+
+
+@pytest.mark.long
 def test_array_requeue_and_nodes_are_followed(slurm: SlurmBed, launch: Launch) -> None:
     twin = launch(slurm, "observe")
     array = slurm.submit("sleep 60", "--array=0-2%2", "--gpus=1", "--requeue")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli.jobs.batch_script import batch_script_of, how_sent
-from rota.cli.manager.connect import SLURM, ServerOption, client_for, follow, slurm_user
+from rota.cli.manager.connect import SLURM, ServerOption, SlurmOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
@@ -88,6 +88,7 @@ def submit(
     snapshot: SnapshotOption = False,
     dry_run: DryRunOption = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
+    slurm: SlurmOption = False,
     server: ServerOption = None,
 ) -> int:
     """Submit job files, all or none, a batch script of Slurm, or a command; print the jobs' ids.

@@ -9,7 +9,7 @@ import typer
 
 from rota.cli.extras import need
 from rota.cli.terminal import NeutralOutput, echo
-from rota.core.errors import Unavailable
+from rota.core.errors import RotaError, Unavailable
 from rota.core.neutral_text import neutral
 from rota.sdk.client import Client
 
@@ -29,6 +29,20 @@ SLURM = "ROTA_SLURM"
 ServerOption = Annotated[
     str | None,
     typer.Option("--server", help="The manager's address; by default the one on this machine.", metavar="URL"),
+]
+
+
+def _to_slurm(wanted: bool) -> bool:
+    """Take the Slurm cluster of this machine in place of a manager, as `rota --slurm` does."""
+    if wanted and (context := os.environ.get(CONTEXT)):
+        raise RotaError(f"--slurm is the cluster of this machine and --context {context} another; give one of them")
+    if wanted:
+        os.environ[SLURM] = "1"
+    return wanted
+
+
+SlurmOption = Annotated[
+    bool, typer.Option("--slurm", callback=_to_slurm, help="Submit to the Slurm cluster of this machine.")
 ]
 
 

@@ -20,8 +20,9 @@ export default {
   props: { data: Object },
   emits: ["moved"],
   data: () => ({ tip: null }),
-  watch: { data() { if (!this.points.size && !this.timer) this.take(); } },
-  created() { this.points = new Map(); this.timer = null; this.boxes = []; },
+  // data of an older window, which was on its way when the user moved on, is not drawn
+  watch: { data() { if (!this.points.size && !this.timer && this.data.asked === this.asked) this.take(); } },
+  created() { this.points = new Map(); this.timer = null; this.boxes = []; this.asked = 0; },
   mounted() {
     this.take();
     this.watcher = new ResizeObserver(() => this.draw());
@@ -188,7 +189,7 @@ export default {
     },
     tell() {
       clearTimeout(this.timer);
-      this.timer = setTimeout(() => { this.timer = null; this.$emit("moved", [Math.round(this.from), Math.round(this.to)]); }, WAIT_MS);
+      this.timer = setTimeout(() => { this.timer = null; this.$emit("moved", [Math.round(this.from), Math.round(this.to), ++this.asked]); }, WAIT_MS);
     },
   },
 };

@@ -1,0 +1,225 @@
+"""A month under Slurm's own backfill, and its accounting replayed under `easy` and other policies.
+
+    .venv/bin/python bench/slurm_month.py --months 3 --speed 1000
+
+The month is simulated, Slurm is not: slurmctld, slurmdbd, slurmd and the jobs run with a clock that libfaketime makes
+faster (`apt-get install faketime`), so that a month takes 45 minutes at a speed of 1000. The months have different jobs
+and run side by side. Random jobs of six kinds go to eight nodes of four GPUs; their time limits are one to four times
+too long, in half hours. Slurm has its own parameters. `--reserve 1` keeps resources for the first waiting job only, as
+`easy` does; `--window 43200` also for jobs that can't start within a day, as for longer limits the manual asks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from e2e.slurm.bed import Shape, SlurmBed
+from managers import ROTA
+
+Json = dict[str, Any]
+HOUR_S = 3600.0
+KINDS_H = {"debug": 1.0, "eval": 3.0, "prepare": 6.0, "tune": 12.0, "train": 24.0, "large": 48.0}
+"""Median run times by kind of job, in hours."""
+SIZES = (
+    ("--gres=gpu:1", "--cpus-per-task=4"),
+    ("--gres=gpu:2", "--cpus-per-task=8"),
+    ("--gres=gpu:4", "--cpus-per-task=16"),
+    ("--gres=gpu:4", "--cpus-per-task=16", "-N2", "--ntasks-per-node=1"),
+)
+GPUS_OF = (1, 2, 4, 8)
+WEIGHTS = (50, 25, 15, 10)
+SPREAD = 0.5
+NODES, GPUS = 8, 4
+BEGIN = "2026-01-05 00:00:00"
+POLICIES = ("easy", "fifo:backfill=true", "fifo", "fair-share", "las", "srtf", "rota")
+
+
+class TimedJob(NamedTuple):
+    """A job and its time of submission."""
+
+    at_s: float
+    options: tuple[str, ...]
+    run_s: float
+
+
+def workload(days: float, load: float, rng: random.Random) -> list[TimedJob]:
+    """Jobs of some days, at a rate that uses this part of the GPUs."""
+    mean_h = statistics.fmean(KINDS_H.values()) * math.exp(SPREAD**2 / 2)
+    mean_gpus = sum(gpus * weight for gpus, weight in zip(GPUS_OF, WEIGHTS, strict=True)) / sum(WEIGHTS)
+    gap_s = mean_h * HOUR_S * mean_gpus / (NODES * GPUS * load)
+    found, at_s = [], 0.0
+    while (at_s := at_s + rng.expovariate(1.0 / gap_s)) < days * 86400.0:
+        kind = rng.choice(list(KINDS_H))
+        run_s = KINDS_H[kind] * HOUR_S * math.exp(rng.gauss(0.0, SPREAD))
+        limit = 30 * max(math.ceil(run_s * rng.uniform(1.0, 4.0) / 1800.0), 1)
+        options = (*rng.choices(SIZES, WEIGHTS)[0], f"--time={limit}", f"--job-name={kind}")
+        found.append(TimedJob(at_s, options, run_s))
+    return found
+
+
+@contextmanager
+def fast_clock(speed: float) -> Iterator[dict[str, str]]:
+    """The environment of programs that share a clock of this speed."""
+    command = ["faketime", "-f", f"@{BEGIN} x{speed:g}", "sh", "-c", "env -0; echo; exec cat"]
+    env = {**os.environ, "TZ": "UTC", "FAKETIME_DONT_RESET": "1"}
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stdin is not None
+        assert keeper.stdout is not None
+        pairs = [each.partition("=") for each in keeper.stdout.readline().split("\0")]
+        try:
+            yield {
+                name: value for name, _, value in pairs if name.startswith("FAKETIME") or name in ("LD_PRELOAD", "TZ")
+            }
+        finally:
+            keeper.stdin.close()
+
+
+def shape_of(reserve: int, window_min: int) -> Shape:
+    """The cluster, where programs have as much true time for messages and for their work as Slurm gives them."""
+    scheduler = "nohold_on_prolog_fail,max_sched_time=600,bf_max_time=3600,bf_yield_interval=10000000"
+    first = f",bf_job_part_count_reserve={reserve}" if reserve else ""
+    window = f",bf_window={window_min}" if window_min else ""
+    settings = {"SchedulerParameters": scheduler + first + window, "MinJobAge": "3600"}
+    for name in ("SlurmctldTimeout", "SlurmdTimeout", "BatchStartTimeout", "UnkillableStepTimeout"):
+        settings[name] = "60000"
+    for name in ("MessageTimeout", "TCPTimeout"):
+        settings[name] = "30000"
+    return Shape(nodes=NODES, gpus=GPUS, held=False, settings=settings, auth="none")
+
+
+def run_month(seed: int, given: argparse.Namespace, folder: Path) -> Path:
+    """Run a month under Slurm; return the folder with its accounting and cluster."""
+    place = folder / f"month-{seed}"
+    place.mkdir(parents=True, exist_ok=True)
+    jobs = workload(given.days, given.load, random.Random(seed))
+    with fast_clock(given.speed) as clock:
+        bed = SlurmBed(shape_of(given.reserve, given.window), accounting=True, clock=clock).start()
+        try:
+            _submit_all(bed, jobs, given.speed, seed)
+            while bed.do("squeue", "-h", within_s=120.0):
+                _check_nodes(bed)
+                time.sleep(2.0)
+            time.sleep(2.0)  # slurmdbd writes behind
+            conf = ("--slurm-conf", bed.env["SLURM_CONF"])
+            true_time = {name: value for name, value in bed.env.items() if name not in clock}
+            rota(true_time, "slurm", "accounting", str(place / "month.txt"), "--since", "2026-01-01", *conf)
+            (place / "cluster.yaml").write_text(rota(true_time, "slurm", "cluster", *conf))
+        finally:
+            bed.stop()
+    return place
+
+
+def _submit_all(bed: SlurmBed, jobs: list[TimedJob], speed: float, seed: int) -> None:
+    begun, late_s = time.time(), 0.0
+    for number, job in enumerate(jobs):
+        due_s = job.at_s / speed - (time.time() - begun)
+        late_s = max(late_s, -due_s)
+        time.sleep(max(due_s, 0.0))
+        bed.submit(f"sleep {job.run_s:.0f}", *job.options)
+        if number % 50 == 0:
+            _check_nodes(bed)
+        if number % 200 == 0:
+            print(f"month {seed}: {number} of {len(jobs)} jobs submitted, {late_s:.2f} s late at most", flush=True)
+
+
+def _check_nodes(bed: SlurmBed) -> None:
+    away = bed.do("sinfo", "-h", "-t", "down,drain,fail", "-o", "%N %E", within_s=120.0)
+    if away:
+        raise SystemExit(f"nodes are away, so that this is no measurement: {away}")
+
+
+def rota(env: dict[str, str], *words: str) -> str:
+    """Run a command of Rota."""
+    made = subprocess.run([*ROTA, *words], env=env, capture_output=True, text=True, timeout=600)
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+def waits_s(place: Path) -> list[float]:
+    """How long each job waited in Slurm."""
+    lines = (place / "month.txt").read_text().splitlines()
+    names = lines[0].split("|")
+    submit, start = names.index("Submit"), names.index("Start")
+    cells = [line.split("|") for line in lines[1:]]
+    return [
+        (datetime.fromisoformat(each[start]) - datetime.fromisoformat(each[submit])).total_seconds()
+        for each in cells
+        if each[start] not in ("Unknown", "None")
+    ]
+
+
+def report(places: list[Path], policies: list[str]) -> None:
+    """Print the mean waits in Slurm and under the policies, with their spread over months."""
+    slurm_s = [statistics.fmean(waits_s(place)) for place in places]
+    jobs = [len(waits_s(place)) for place in places]
+    print(f"\n{len(places)} months, {jobs} jobs; mean wait in Slurm {[round(each) for each in slurm_s]} s")
+    print("| replayed under | mean wait (h) | against Slurm, by month | in the mean (95%) |")
+    print("|---|---|---|---|")
+    print(f"| Slurm itself | {statistics.fmean(slurm_s) / HOUR_S:.2f} | | |")
+    chosen = [word for name in policies for word in ("--policy", name)]
+    rows: list[list[Json]] = [
+        json.loads(rota(dict(os.environ), *_replay(place), *chosen, "-o", "json")) for place in places
+    ]
+    for index, name in enumerate(policies):
+        found_s = [each[index]["avg_wait_s"] for each in rows]
+        against = [found / true - 1.0 for found, true in zip(found_s, slurm_s, strict=True)]
+        each = ", ".join(f"{value:+.1%}" for value in against)
+        print(f"| `{name}` | {statistics.fmean(found_s) / HOUR_S:.2f} | {each} | {interval(against)} |")
+
+
+def _replay(place: Path) -> tuple[str, ...]:
+    return ("sim", "--trace", str(place / "month.txt"), "--cluster", str(place / "cluster.yaml"))
+
+
+def interval(values: list[float]) -> str:
+    """The mean, with the interval of Student's distribution where there are several values."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return f"{mean:+.1%}"
+    quantile = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36}.get(len(values), 2.26)
+    return f"{mean:+.1%} ± {quantile * statistics.stdev(values) / math.sqrt(len(values)):.1%}"
+
+
+def main() -> None:
+    """Run all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--months", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--days", type=float, default=30.0)
+    parser.add_argument("--load", type=float, default=0.9, help="the part of the GPUs that the jobs use")
+    parser.add_argument("--speed", type=float, default=1000.0, help="how much faster the clock is")
+    parser.add_argument("--reserve", type=int, default=0, help="waiting jobs that keep resources; 0: all, as in Slurm")
+    parser.add_argument("--window", type=int, default=0, help="bf_window in minutes; 0: a day, as in Slurm")
+    parser.add_argument("--keep", type=Path, help="a folder for the accounting; what is there already is replayed only")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = given.keep or Path(name)
+        places = sorted(folder.glob("month-*/month.txt")) if given.keep else []
+        if places:
+            report([place.parent for place in places], list(POLICIES))
+            return
+        seeds = range(given.first_seed, given.first_seed + given.months)
+        with concurrent.futures.ThreadPoolExecutor(given.months) as pool:
+            runs = list(pool.map(lambda seed: run_month(seed, given, folder), seeds))
+        report(runs, list(POLICIES))
+
+
+if __name__ == "__main__":
+    main()
