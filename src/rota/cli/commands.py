@@ -281,6 +281,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="search",
+        target="rota.cli.jobs.search:search",
+        summary="Search jobs and their output by words.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="data",
         target="rota.cli.jobs.data:app",
         summary="List, add and remove data sets.",
