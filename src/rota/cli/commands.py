@@ -307,7 +307,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="requeue",
         target="rota.cli.jobs.update:requeue",
-        summary="Stop running jobs and let them wait again; submit ended ones again.",
+        summary="Stop running jobs and let them wait again; resubmit ended ones.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
