@@ -84,6 +84,7 @@ ASKING: dict[str, list[list[str]]] = {
     "audit": [["audit"], ["audit", "-o", "wide"], ["audit", "-o", "json"], ["audit", "verify"]],
     "estimate": [["estimate", "over-requested"]],
     "usage": [["usage"], ["usage", "--by", "user,project", "-o", "json"], ["usage", "-o", "csv"]],
+    "budgets": [["budgets"], ["budgets", "-o", "json"]],
     "shares": [["shares"], ["shares", "-o", "wide"], ["shares", "-o", "json"]],
     "truth": [["truth", "-o", "json"]],
     "sweep": [["sweep", "list"], ["sweep", "list", "-o", "json"], ["sweep", "show", "99"], ["sweep", "stop", "99"]],

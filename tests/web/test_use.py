@@ -292,3 +292,14 @@ def test_a_job_is_submitted_from_a_template(desk: Window, manager: Manager) -> N
     (job,) = manager.client.jobs(all=True, name="pytorch-ddp")
     spec = manager.client.job(job["id"])["spec"]
     assert (spec["workers"], spec["resources"]) == (2, {"gpus": 1})
+
+
+def test_a_job_is_found_by_what_it_wrote(desk: Window, manager: Manager) -> None:
+    job_id = manager.submit("echo diverged at step 1234", name="found-by-output")
+    manager.submit("echo fine", name="not-found")
+    eventually(lambda: manager.client.search("diverged 1234"))
+
+    page = desk.go("/jobs?q=diverged+at")
+
+    expect(page.get_by_role("link", name="found-by-output")).to_have_attribute("href", f"/jobs/{job_id}")
+    expect(page.get_by_role("link", name="not-found")).to_have_count(0)

@@ -27,7 +27,7 @@ from rota.api.access import Forbidden, Unknown
 from rota.api.accounts import budgets as budget_routes
 from rota.api.accounts import usage as usage_routes
 from rota.api.admin import audit, tenants, tokens
-from rota.api.data import artefacts, data_sets, snapshots
+from rota.api.data import artefacts, data_sets, search, snapshots
 from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
 from rota.api.guard.cross_site import SameSite
@@ -79,6 +79,7 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(snapshots.router, prefix="/api/v1")
     app.include_router(job_templates.router, prefix="/api/v1")
     app.include_router(data_sets.router, prefix="/api/v1")
+    app.include_router(search.router, prefix="/api/v1")
     app.include_router(estimates.router, prefix="/api/v1")
     app.include_router(gpu_routes.router, prefix="/api/v1")
     app.include_router(system.router, prefix="/api/v1")

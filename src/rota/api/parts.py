@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rota.api.accounts.setup import account_upkeep, with_accounts
-from rota.api.data.setup import with_data
+from rota.api.data.setup import data_upkeep, with_data
 from rota.api.service import Service
 from rota.api.sweeps.setup import sweep_upkeep, with_sweeps
 
@@ -18,4 +18,4 @@ def with_parts(service: Service) -> Service:
 
 def upkeep_of(service: Service) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """Return what runs as long as the manager does."""
-    return [*sweep_upkeep(service), *account_upkeep(service)]
+    return [*sweep_upkeep(service), *data_upkeep(service), *account_upkeep(service)]

@@ -18,6 +18,7 @@ from rota.core.model.job import JobId, NodeId
 from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.files.up_file import LimitsPart
 from rota.live.accounts.keeper import BudgetKeeper
+from rota.live.data.search_index import SearchIndex
 from rota.live.data.template_registry import TemplateRegistry
 from rota.live.estimates.learning import Learning
 from rota.live.gpus.monitor import GpuMonitor
@@ -99,6 +100,8 @@ class Service:
     """Searches over parameters; None where jobs are not processes of this manager."""
     snapshots: Snapshots | None = None
     """The code that jobs brought along; None where jobs are not processes of this manager."""
+    search: SearchIndex | None = None
+    """The full-text search; None where jobs are not processes of this manager."""
     templates: TemplateRegistry | None = None
     """Templates of jobs; None where jobs are not processes of this manager."""
     tenants: TenantRegistry | None = None

@@ -281,6 +281,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="search",
+        target="rota.cli.jobs.search:search",
+        summary="Search jobs and their output by words.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="data",
         target="rota.cli.jobs.data:app",
         summary="List, add and remove data sets.",
@@ -307,7 +313,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="requeue",
         target="rota.cli.jobs.update:requeue",
-        summary="Stop running jobs and let them wait again; resubmit ended ones.",
+        summary="Let running jobs wait again; submit ended ones again.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(

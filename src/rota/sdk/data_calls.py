@@ -100,6 +100,13 @@ class DataCalls(ABC):
         answer: Json = self._call("DELETE", _template(name, tenant))
         return answer
 
+    def search(self, text: str, *, tenant: str | None = None, limit: int = 50) -> list[Json]:
+        """Return the jobs that have all words of a text in their names, labels, commands, messages or outputs."""
+        wanted = {"q": text, "limit": limit} | ({} if tenant is None else {"tenant": tenant})
+        answer: Json = self._call("GET", f"/search?{urlencode(wanted)}")
+        found: list[Json] = answer["matches"]
+        return found
+
     def data_sets(self) -> list[Json]:
         """Return the data sets that the caller's tenants may use."""
         found: list[Json] = self._call("GET", "/data-sets")

@@ -43,6 +43,8 @@ class JobSearch:
     tenants: tuple[str, ...] | None = None
     text: str = ""
     """Matches a part of the name or owner, or the whole id."""
+    also: tuple[str, ...] = ()
+    """Ids of jobs that match the text in another way."""
     owner: str | None = None
     """Only the jobs of this user."""
     array: str | None = None
@@ -87,6 +89,7 @@ def _matching(search: JobSearch, of: FromClause = jobs) -> list[ColumnElement[bo
                 of.c.id == text,
                 of.c.name.icontains(text, autoescape=True),
                 of.c.owner.icontains(text, autoescape=True),
+                of.c.id.in_(search.also[:MOST_IDS]),
             )
         )
     return wanted
@@ -113,6 +116,22 @@ class JobRecords:
         """Return a job's record."""
         with self._engine.connect() as connection:
             return connection.execute(select(*_LISTED).where(jobs.c.id == job_id)).first()
+
+    def some(self, job_ids: Collection[str]) -> Sequence[Row[Any]]:
+        """Return the records of jobs, as far as there are any."""
+        found: list[Row[Any]] = []
+        wanted = list(job_ids)
+        with self._engine.connect() as connection:
+            for first in range(0, len(wanted), MOST_IDS):
+                some = select(*_LISTED).where(jobs.c.id.in_(wanted[first : first + MOST_IDS]))
+                found.extend(connection.execute(some).all())
+        return found
+
+    def after(self, seq: int, limit: int) -> Sequence[Row[Any]]:
+        """Return the next jobs after a sequence number, oldest first."""
+        found = select(*_LISTED).where(jobs.c.seq > seq).order_by(jobs.c.seq).limit(limit)
+        with self._engine.connect() as connection:
+            return connection.execute(found).all()
 
     def page(self, query: Query) -> Sequence[Row[Any]]:
         """Return a page of jobs, newest first."""

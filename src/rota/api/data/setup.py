@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rota.api.service import Service
 from rota.core.errors import RotaError
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.paced_starts import refuse_too_many_tasks
 from rota.files.job_shape import JobFile
+from rota.live.data.search_index import SearchIndex
 from rota.live.data.template_registry import TemplateRegistry
 from rota.store.data.data_sets import DataSets
 from rota.store.data.snapshots import Snapshots
@@ -40,5 +42,13 @@ def refusal(home: Path, most_tasks: int) -> Callable[[JobFile], None]:
 def with_data(service: Service) -> Service:
     """Return the services with the files of users."""
     return replace(
-        service, snapshots=Snapshots(service.home), templates=TemplateRegistry(service.control, service.records)
+        service,
+        snapshots=Snapshots(service.home),
+        templates=TemplateRegistry(service.control, service.records),
+        search=SearchIndex(service.home, service.records),
     )
+
+
+def data_upkeep(service: Service) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """Return what runs as long as the manager does."""
+    return [] if service.search is None else [service.search.run]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,13 +14,15 @@ from nicegui.events import ValueChangeEventArguments
 
 from rota.api.wire import job_out
 from rota.store import clock
-from rota.store.jobs import JobSearch
+from rota.store.jobs import MOST_IDS, JobSearch
 from rota.web import words
 from rota.web.frame import heading
 from rota.web.page_context import PageContext
 from rota.web.parts.basics import button, chip, empty, set_text
 
 PAGE = 50
+SHORTEST = 3
+"""How long a text is that is looked for in outputs."""
 PAGE_NUMBER = re.compile("[0-9]{1,9}")
 AGES_EVERY_S = 30.0
 LIVE = ("running", "starting", "waiting", "suspended", "preempted", "held")
@@ -72,9 +75,9 @@ class JobsPage:
             if self._context.may_submit:
                 button("Submit a job", "add", primary=True).on_click(lambda: ui.navigate.to("/submit"))
         with html.div().classes("filters"):
-            search = ui.input(placeholder="Name, owner or ID", value=self._text, on_change=self._set("_text")).props(
-                'outlined dense clearable aria-label="Search by name, owner or ID"'
-            )
+            search = ui.input(
+                placeholder="Name, owner, ID or words of the output", value=self._text, on_change=self._set("_text")
+            ).props('outlined dense clearable aria-label="Search by name, owner or ID"')
             with search.add_slot("prepend"):
                 ui.icon("search").props("aria-hidden=true")
             ui.select(SHOWN, value=self._shown, on_change=self._set("_shown")).props(
@@ -161,10 +164,17 @@ class JobsPage:
             limit=PAGE,
         )
 
+    def _widened(self, search: JobSearch) -> JobSearch:
+        """The search with the jobs that have its words in their commands, labels, messages or outputs."""
+        index = self._context.service.search
+        if index is None or len(search.text) < SHORTEST:
+            return search
+        return replace(search, also=tuple(index.matching(search.text, search.tenants, MOST_IDS)))
+
     async def update(self) -> None:
         """Run the search again and show the result."""
         records, search = self._context.service.records, self._search()
-        rows, total = await asyncio.to_thread(records.find, search)
+        rows, total = await asyncio.to_thread(records.find, await asyncio.to_thread(self._widened, search))
         names = await asyncio.to_thread(records.tenant_names)
         self._show_tenants([name for name in names if (allowed := self._context.tenants()) is None or name in allowed])
         arrays = [row.array_id for row in rows if row.array_id is not None and not self._array]
