@@ -83,6 +83,8 @@ ASKING: dict[str, list[list[str]]] = {
     "token": [["token", "list"], ["token", "list", "-o", "csv"], ["token", "revoke", "no-such"]],
     "audit": [["audit"], ["audit", "-o", "wide"], ["audit", "-o", "json"], ["audit", "verify"]],
     "estimate": [["estimate", "over-requested"]],
+    "budgets": [["budgets"], ["budgets", "-o", "json"], ["budgets", "remove", "no-such"]],
+    "search": [["search", "waits"], ["search", "waits", "-o", "json"], ["search", "nowhere"]],
     "usage": [["usage"], ["usage", "--by", "user,project", "-o", "json"], ["usage", "-o", "csv"]],
     "shares": [["shares"], ["shares", "-o", "wide"], ["shares", "-o", "json"]],
     "truth": [["truth", "-o", "json"]],
