@@ -313,7 +313,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="requeue",
         target="rota.cli.jobs.update:requeue",
-        summary="Stop running jobs and let them wait again; submit ended ones again.",
+        summary="Let running jobs wait again; submit ended ones again.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(

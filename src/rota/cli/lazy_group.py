@@ -9,7 +9,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from rota.cli.commands import COMMANDS, CommandEntry, CommandGroup
+from rota.cli import commands
+from rota.cli.commands import CommandEntry, CommandGroup
 from rota.cli.repeated import refuse_repeated
 
 _OF_STUDIES = frozenset({"sim", "experiment", "report"})
@@ -40,8 +41,8 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._entries = {entry.name: entry for entry in COMMANDS}
-        for entry in COMMANDS:
+        self._entries = {entry.name: entry for entry in commands.COMMANDS}
+        for entry in commands.COMMANDS:
             self.add_command(TyperCommand(name=entry.name, help=entry.summary))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

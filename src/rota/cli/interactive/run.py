@@ -12,6 +12,7 @@ from rota.cli.interactive import terminal_mode
 from rota.cli.interactive.loop import SessionLoop, SessionPlan
 from rota.cli.jobs.show import JobArgument
 from rota.cli.manager.connect import ServerOption, client_for
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 from rota.sdk.client import Client
 
@@ -78,7 +79,7 @@ def run(
     job["env"] = {**shell_variables(env_from_shell, url=client.url), **job["env"]}
     job_id = client.submit(job, key=uuid.uuid4().hex)[0]
     if detach:
-        typer.echo(job_id)
+        echo(job_id)
         return 0
     plan = SessionPlan(job_id=job_id, tty=has_tty, since=0, is_own=True)
     return SessionLoop(lambda: manager_for(server), plan).run()
@@ -145,7 +146,7 @@ def attach(
     if list_:
         for each in client.get(f"/jobs/{job}/sessions?task={rank}"):
             clients = "1 client" if each["clients"] == 1 else f"{each['clients']} clients"
-            typer.echo(f"{each['session']}  {clients}, idle {each['idle_s']:.0f} s  {each['command']}".rstrip())
+            echo(f"{each['session']}  {clients}, idle {each['idle_s']:.0f} s  {each['command']}".rstrip())
         return 0
     is_tty = terminal_mode.is_terminal()
     file = client.job(job)["spec"].get("interactive") or {}
