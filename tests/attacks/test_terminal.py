@@ -86,7 +86,6 @@ ASKING: dict[str, list[list[str]]] = {
     "budgets": [["budgets"], ["budgets", "-o", "json"], ["budgets", "remove", "no-such"]],
     "search": [["search", "waits"], ["search", "waits", "-o", "json"], ["search", "nowhere"]],
     "usage": [["usage"], ["usage", "--by", "user,project", "-o", "json"], ["usage", "-o", "csv"]],
-    "budgets": [["budgets"], ["budgets", "-o", "json"]],
     "shares": [["shares"], ["shares", "-o", "wide"], ["shares", "-o", "json"]],
     "truth": [["truth", "-o", "json"]],
     "sweep": [["sweep", "list"], ["sweep", "list", "-o", "json"], ["sweep", "show", "99"], ["sweep", "stop", "99"]],
