@@ -1,4 +1,4 @@
-"""A user's day in one walk: log in, submit a training, watch it, search, stop it, run a sweep, read the usage."""
+"""A day of a user: log in, submit a template with a data set, watch it, stop it, run a sweep, read the usage."""
 
 from __future__ import annotations
 
@@ -47,15 +47,29 @@ def test_a_user_walks_from_the_login_to_the_usage(chromium: Browser, manager: Ma
     desk.go("/home")
     expect(page.get_by_text("You have no active jobs.")).to_be_visible()
 
-    desk.go("/submit")
-    page.get_by_label("Job file").fill(
-        f"name: first-training\ntenant: nlp\nrun: [{sys.executable}, {script}]\nresources: {{gpus: 2}}\n"
-    )
-    expect(page.get_by_label("Name")).to_have_value("first-training")
+    texts = manager.folder / "texts"
+    texts.mkdir()
+    (texts / "part").write_text("read from the data set\n")
+    manager.client.put_data_set("texts", {"path": str(texts), "tenants": ["nlp"]})
+    template = {
+        "description": "trains on texts",
+        "parameters": {"gpus": {"type": "integer", "default": 1}},
+        "job": {
+            "name": "first-training",
+            "data": ["texts"],
+            "run": f"cat $ROTA_DATA_TEXTS/part; exec {sys.executable} {script}",
+            "resources": {"gpus": "{{ gpus }}"},
+        },
+    }
+    manager.client.put_template("train", template, tenant="nlp")
+    desk.go("/templates?name=train&tenant=nlp")
+    page.get_by_label("gpus", exact=True).fill("2")
+    expect(page.get_by_role("region", name="Job file")).to_contain_text("gpus: 2")
     page.get_by_role("button", name="Submit").click()
     page.get_by_role("dialog").get_by_role("button", name="Submit").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("first-training")
     expect(page.locator(".page-head .chip")).to_have_text("running")
+    expect(page.get_by_role("log")).to_contain_text("read from the data set")
     expect(page.get_by_text(re.compile(r"step \d+, .* steps/s, loss 0\.\d+"))).to_be_visible()
     expect(page.get_by_role("img", name="Metrics reported by the job, by step").locator("svg")).to_be_visible()
 
