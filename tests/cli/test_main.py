@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from rota import __version__
-from rota.cli import lazy_group, main
+from rota.cli import commands, main
 from rota.cli.commands import COMMANDS, CommandEntry, CommandGroup
 from rota.core.errors import RotaError
 
@@ -48,7 +48,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         CommandEntry(name=name, target=f"{__name__}:{name}", summary="Fail.", group=CommandGroup.STUDY)
         for name in ("blunder", "blunders")
     )
-    monkeypatch.setattr(lazy_group, "COMMANDS", entries)
+    monkeypatch.setattr(commands, "COMMANDS", entries)
     return lambda *args: main.status(args)
 
 
