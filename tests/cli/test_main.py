@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from rota import __version__
-from rota.cli import lazy_group, main
+from rota.cli import commands, main
 from rota.cli.commands import COMMANDS, CommandEntry, CommandGroup
 from rota.core.errors import RotaError
 
@@ -48,7 +48,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         CommandEntry(name=name, target=f"{__name__}:{name}", summary="Fail.", group=CommandGroup.STUDY)
         for name in ("blunder", "blunders")
     )
-    monkeypatch.setattr(lazy_group, "COMMANDS", entries)
+    monkeypatch.setattr(commands, "COMMANDS", entries)
     return lambda *args: main.status(args)
 
 
@@ -148,7 +148,7 @@ def test_start_loads_nothing_heavy(args: list[str]) -> None:
 def test_completion_of_command_names(rota: Rota) -> None:
     told = rota(_ROTA_COMPLETE="complete_bash", COMP_WORDS="rota s", COMP_CWORD="1")
 
-    assert told.stdout.split() == ["sim", "schema", "shares", "slurm", "submit", "sweep", "show"]
+    assert told.stdout.split() == ["sim", "schema", "shares", "slurm", "submit", "sweep", "show", "search"]
 
 
 @pytest.mark.parametrize("size", [1, 1_000_000], ids=["at the end", "in the middle"])
