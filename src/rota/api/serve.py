@@ -42,6 +42,7 @@ from rota.drivers.local.driver import Attempts, LocalDriver
 from rota.drivers.local.gpu.suspension import SuspendingAttempts
 from rota.drivers.local.paced_starts import PacedStarts, usual_most_tasks
 from rota.drivers.local.settings import Settings
+from rota.files.notify.settings import NotificationsPart
 from rota.files.oidc_file import OidcFile
 from rota.files.up_file import HealthPart, LimitsPart
 from rota.live.estimates.learning import BOUND, Learning
@@ -100,6 +101,8 @@ class Options:
     """What each caller may take."""
     health: HealthPart = field(default_factory=HealthPart)
     """How the health of nodes is checked."""
+    notifications: NotificationsPart = field(default_factory=NotificationsPart)
+    """How messages are sent."""
     most_tasks: int | None = None
     """Tasks without devices that run at once; None: by the number of CPUs."""
     tenants: TenantSettings = field(default_factory=TenantSettings)
@@ -180,7 +183,9 @@ async def _serve(
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
     monitor = health.attached(gpu_monitor(options.settings, control))
-    service = with_parts(_service(options, records, parts, control, forecasts, learning, monitor, health))
+    service = with_parts(
+        _service(options, records, parts, control, forecasts, learning, monitor, health), options.notifications
+    )
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -280,7 +285,7 @@ def _service(
         requests=Requests(
             control,
             records,
-            refusal(options.settings.home, most_tasks),
+            refusal(options.settings.home, most_tasks, options.notifications.refuse),
             forecasts,
             learning,
             account_of=options.settings.accounts.account_of,

@@ -27,6 +27,7 @@ from rota.live.intake.requests import Requests
 from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
+from rota.live.notify.sender import Sender
 from rota.live.sweeps.keeper import SweepKeeper
 from rota.live.sweeps.views import SweepViews
 from rota.live.truth.summary import Truth
@@ -53,6 +54,7 @@ class AccountParts:
     """What watches budgets, and what sends messages."""
 
     budgets: BudgetKeeper
+    sender: Sender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -289,6 +289,10 @@ class JobFile(FileModel):
     snapshot: SnapshotPart | None = None
     """The code that it runs in place of a working directory; the command line sets it."""
     env: Annotated[dict[Text, Text | Secret], Field(default_factory=dict, max_length=1000)]
+    notify: Annotated[tuple[Literal["start", "end", "fail", "preempted"], ...], Field(max_length=4)] = ()
+    """Of what messages are sent."""
+    notify_to: Annotated[tuple[Name, ...], Field(min_length=1, max_length=8)] = ("email",)
+    """Channels of the manager's settings; `email` is the owner's own address."""
     labels: Labels = {}
     """Requests that tenancy reads: `pinned_cell`, `lazy_preemption`."""
     roles: Roles

@@ -13,6 +13,7 @@ from rota.core.model.job import OPPORTUNISTIC
 from rota.files.document import read_document
 from rota.files.durations import Seconds
 from rota.files.job_shape import MOST_PRIORITY, Bytes, Name
+from rota.files.notify.settings import NotificationsPart
 from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus
 from rota.files.shape import FileModel, checked
 
@@ -229,6 +230,7 @@ class UpFile(FileModel):
     limits: LimitsPart = LimitsPart()
     gpu: GpuPart = GpuPart()
     health: HealthPart = HealthPart()
+    notifications: NotificationsPart = NotificationsPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:

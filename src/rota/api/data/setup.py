@@ -18,8 +18,8 @@ from rota.store.data.data_sets import DataSets
 from rota.store.data.snapshots import Snapshots
 
 
-def refusal(home: Path, most_tasks: int) -> Callable[[JobFile], None]:
-    """Return what raises a `RotaError` for a job that this machine can't run."""
+def refusal(home: Path, most_tasks: int, also: Callable[[JobFile], None]) -> Callable[[JobFile], None]:
+    """Return what raises a `RotaError` for a job that this machine can't run, or that `also` refuses."""
     snapshots, data_sets = Snapshots(home), DataSets(home)
 
     def refuse(file: JobFile) -> None:
@@ -28,6 +28,7 @@ def refusal(home: Path, most_tasks: int) -> Callable[[JobFile], None]:
                 data_sets.find(name, file.tenant)
             except RotaError as error:
                 raise RotaError(f"job: {error}") from error
+        also(file)
         refuse_what_cannot_be(file)
         refuse_too_many_tasks(file, most_tasks)
         if file.snapshot is not None and not snapshots.has(file.tenant, file.snapshot.digest):

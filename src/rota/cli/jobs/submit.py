@@ -25,6 +25,7 @@ from rota.core.errors import RotaError
 if TYPE_CHECKING:
     from rota.drivers.kubernetes.user import ClusterUser
     from rota.drivers.slurm.user import SlurmUser
+    from rota.files.sbatch.script import BatchScript
     from rota.sdk.client import Client
 
 Json = dict[str, Any]
@@ -38,6 +39,9 @@ _JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
 WhatArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="WHAT...", help="Job files, a script with #SBATCH lines, or -- and a command."),
+]
+NotifyOption = Annotated[
+    str | None, typer.Option(help="Of what it sends messages: start, end, fail, preempted.", metavar="EVENTS")
 ]
 EstimateOption = Annotated[str | None, typer.Option(help="How long it will run, as far as you know, e.g. 2h.")]
 CheckpointOption = Annotated[
@@ -84,6 +88,7 @@ def submit(
     data: Annotated[list[str] | None, typer.Option(help="A data set that it uses.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     no_image: NoImageOption = False,
+    notify: NotifyOption = None,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
     snapshot: SnapshotOption = False,
     dry_run: DryRunOption = False,
@@ -105,12 +110,11 @@ def submit(
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    script = batch_script_of(what or []) if template is None else None
-    files, jobs = _asked(what or [], template, param or [], tenant, server) if script is None else ([], [script.job])
+    files, jobs, script = _asked(what or [], template, param or [], tenant, server)
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
     own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
-    own |= {"data": data, "preemptible": preemptible or None}
+    own |= {"data": data, "preemptible": preemptible or None, "notify": notify and notify.split(",")}
     with _files_named(files):
         _complete(jobs, own, needs, checkpoint, (env or [], secret or []), no_image=no_image)
         if dry_run:
@@ -138,15 +142,17 @@ def _complete(
 
 def _asked(
     what: list[str], template: str | None, params: list[str], tenant: str | None, server: str | None
-) -> tuple[list[Path], list[Json]]:
-    """The job files that are named, and the jobs of these, of a template, or of a command."""
+) -> tuple[list[Path], list[Json], BatchScript | None]:
+    """The job files that are named, and the jobs of these, of a template, a script of Slurm, or a command."""
     if template is None:
+        if what and not params and (script := batch_script_of(what)) is not None:
+            return [], [script.job], script
         if params:
             raise RotaError("-p: it is for --template; give the template, or -- and a command")
         if not what:
             raise RotaError("there is nothing to submit; give job files, -- and a command, or --template NAME")
         files = _files(what)
-        return files, [_from_file(path) for path in files] or [{"run": what}]
+        return files, [_from_file(path) for path in files] or [{"run": what}], None
     if what:
         raise RotaError(f"--template is {template!r} and {what[0]!r} is given; give one of them")
     from rota.cli.jobs.template import given_parameters, start_sweep
@@ -157,7 +163,7 @@ def _asked(
     if filled.get("sweep") is not None:
         start_sweep(client, filled["sweep"])
         raise typer.Exit
-    return [], filled["jobs"]
+    return [], filled["jobs"], None
 
 
 def _add_options(job: Json, own: Json, needs: Json, checkpoint: str | None, source: str, *, no_image: bool) -> None:

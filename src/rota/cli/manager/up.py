@@ -274,6 +274,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         estimate_bound=settings.estimate_bound,
         call_limits=settings.limits,
         health=settings.health,
+        notifications=settings.notifications,
         most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,

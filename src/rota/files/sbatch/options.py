@@ -84,7 +84,7 @@ HINTS = {
     "error": "`rota logs` shows the output",
     "input": "redirect it in the script",
     "licenses": "",
-    "mail-type": "",
+    "mail-type": "give --notify end,fail",
     "mail-user": "",
     "nice": "give a lower --priority",
     "nodelist": "nodes are chosen by the policy; --exclude keeps nodes out",

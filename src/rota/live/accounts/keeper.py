@@ -27,6 +27,7 @@ from rota.live.intake.requests import Conflict, NotFound
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry, News
 from rota.live.loop.record import dump
+from rota.live.notify.job_notices import message
 from rota.store import clock
 from rota.store.accounts.usage import UsageRow
 from rota.store.records import Records
@@ -51,8 +52,10 @@ class BudgetUse:
 class BudgetKeeper:
     """The budgets of a manager."""
 
-    def __init__(self, control: Control, records: Records) -> None:
+    def __init__(self, control: Control, records: Records, channels: Sequence[str] = ()) -> None:
+        """`channels` are told of budgets."""
         self._control = control
+        self._channels = channels
         self._records = records
         stored: dict[str, Any] = records.setting(KEY) or {"budgets": [], "told": {}}
         self._budgets = {each["name"]: decode_budget(each) for each in stored["budgets"]}
@@ -263,7 +266,11 @@ class BudgetKeeper:
         self._announce(budget, max(new), words, begins_s, entry)
 
     def _announce(self, budget: UsageBudget, part: float, words: str, begins_s: float, entry: LoopEntry) -> None:
-        """Add messages about a budget; without notifications there are none."""
+        """Add messages about a budget."""
+        title = f"Budget {budget.name} is used up" if part >= 1 else f"Budget {budget.name}: {part:.0%} used"
+        for channel in self._channels:
+            key = f"budget/{budget.name}/{begins_s:.0f}/{part:g}/{budget.limit:g}"
+            entry.messages.append(message(key, channel, budget.tenant, "", title, words, event="budget", part=part))
 
     def _act(self, entry: LoopEntry) -> None:
         """Bring all jobs to where the budgets want them."""

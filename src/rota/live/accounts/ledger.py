@@ -7,12 +7,14 @@ hour, user, project and device type. Time since a job's last step is not written
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rota.core.model.job import WHOLE, JobId
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
+from rota.live.loop.record import Record
 from rota.store import clock
 from rota.store.accounts.usage import HOUR_S, UsageRow
 
@@ -36,6 +38,8 @@ class UsageLedger:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self.notices: Callable[[LiveJob, Record], list[dict[str, Any]]] = lambda live, record: []
+        """Returns the messages about what a step changed of a job; they are written with the step."""
         self._marks: dict[JobId, _Mark] = {}
         for name, live in state.jobs.items():
             if not live.state.is_final:

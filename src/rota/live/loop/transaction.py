@@ -65,6 +65,7 @@ class Transaction:
             record.message = record.message or self._dependents.broken(live)
             if self._ledger is not None:
                 self.batch.usage += self._ledger.account(live, record.owner, now_s)
+                self.batch.messages += self._ledger.notices(live, record)
             if job_id in new:
                 self.batch.new_jobs.append(row_of(live, record, self._state, self._names, new[job_id]))
             else:
@@ -75,6 +76,7 @@ class Transaction:
         if job_ids:
             self.batch.new_jobs = [row for row in self.batch.new_jobs if row["id"] not in job_ids]
             self.batch.changed_jobs = [row for row in self.batch.changed_jobs if row["key"] not in job_ids]
+            self.batch.messages = [row for row in self.batch.messages if row["key"].split("/")[1] not in job_ids]
 
     def _revise(self, job: Job, encoded: object, *, updated: bool) -> None:
         """Write the new request of a job, unless the engine did not take it."""

@@ -1,0 +1,1 @@
+"""How notifications are sent, as settings."""

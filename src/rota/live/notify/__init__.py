@@ -1,0 +1,1 @@
+"""Notifications: messages about jobs and budgets, stored with what they tell of, and sent until they were delivered."""
