@@ -135,9 +135,9 @@ class SearchIndex:
                 with base:
                     yield base
             except sqlite3.DatabaseError as error:
-                base, self._base = self._base, None
-                if base is not None:
-                    base.close()
+                failed, self._base = self._base, None
+                if failed is not None:
+                    failed.close()
                 if not isinstance(error, sqlite3.OperationalError):  # damaged, and not only a full disk
                     self._remove()
                 raise OSError(f"the search index can't be written: {error}") from None
