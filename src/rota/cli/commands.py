@@ -233,6 +233,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="port-forward",
+        target="rota.cli.interactive.forward:port_forward",
+        summary="Reach ports of a running job from this machine.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="sweep",
         target="rota.cli.jobs.sweep:app",
         summary="Search over the parameters of a training, as jobs.",
