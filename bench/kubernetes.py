@@ -32,9 +32,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from kubernetes_rows.rota_process import cpu_s, pass_ms, start_rota, start_s, stop, tree_cpu_s
 
-from e2e.kubernetes.bed import Bed, NoCluster, binaries, free_port
+from e2e.kubernetes.bed import Bed, NoCluster, binaries
 from e2e.kubernetes.hollow import node_object
 from e2e.kubernetes.replica import gang, pod
+from ports import free_port
 from rota.core.errors import Unavailable
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.api.connection import connect

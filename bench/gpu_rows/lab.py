@@ -61,6 +61,11 @@ class Lab:
         folders = sorted(self.manager.home.glob(f"runs/{job}/[0-9]*"), key=lambda path: int(path.name))
         return dict(json.loads((folders[-1] / "0" / "state.json").read_text()))
 
+    def process(self, job: str) -> tuple[int, int]:
+        """The process of the job's last attempt, and when it began: another one has started over."""
+        state = self.state(job)
+        return int(state["pid"]), int(state["pid_start"])
+
     def cancel_all(self) -> None:
         """Cancel what has not ended, after a row that failed."""
         for job in self.manager.client.jobs():

@@ -55,7 +55,7 @@ torch.cuda.synchronize()
 time.sleep(3)
 table(torch.full((4096,), 1 << 40, device="cuda")).sum().item()
 """
-"""Reads memory that it does not have, which the GPU answers with a fault."""
+"""Looks up a row that a table does not have: an assertion of PyTorch fails on the GPU."""
 WORK = """
 import os, sys, time
 import torch

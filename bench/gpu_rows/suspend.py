@@ -19,17 +19,19 @@ def identical(lab: Lab) -> None:
     steps, alone, disturbed = 1200, lab.folder / "alone", lab.folder / "disturbed"
     lab.wait(lab.submit("train.py", steps, alone))
     job = lab.submit("train.py", steps, disturbed)
+    processes: list[tuple[int, int]] = []
     for _ in range(3):
         lab.wait(job, "running")
         lab.ready(job)
+        processes.append(lab.process(job))
         lab.wait(lab.submit("fill.py", 2, 0.5, lab.folder / "urgent", priority=5))
     done = lab.wait(job)
-    same = alone.read_text() == disturbed.read_text()
+    same, count = alone.read_text() == disturbed.read_text(), len({*processes, lab.process(job)})
     said(
         "training preempted three times: weights",
-        f"{'bit-identical' if same else 'different'}, {done['attempt']} attempts in one process",
-        "bit-identical",
-        holds=same and done["attempt"] == 4,
+        f"{'bit-identical' if same else 'different'}, {done['attempt']} attempts, {count} process",
+        "bit-identical, in one process",  # one that started over would have the same weights
+        holds=same and done["attempt"] == 4 and count == 1,
     )
 
 
@@ -73,6 +75,7 @@ def large(lab: Lab) -> None:
     """Let a job of 90 GiB preempt one of 75 GiB; then one that can't be suspended for want of host memory."""
     first = lab.submit("fill.py", 75, 5, lab.folder / "first")
     lab.ready(first)
+    process = lab.process(first)
     second = lab.submit("fill.py", 90, 12, lab.folder / "second", priority=5)
     begun = time.monotonic()
     lab.wait(second, "running")
@@ -82,8 +85,12 @@ def large(lab: Lab) -> None:
     why = lab.why(third)
     states = (lab.wait(second)["state"], lab.wait(third)["state"], lab.wait(first)["state"])
     right = (lab.folder / "first").read_text(), (lab.folder / "second").read_text()
-    seen = f"first suspended in {took_s:.0f} s; both ended {states[2]}, memory {right[0]} and {right[1]}"
-    said("75 GiB preempted by 90 GiB, goes on", seen, "both succeed", holds=right == ("right", "right"))
+    same = lab.process(first) == process
+    seen = (
+        f"first suspended in {took_s:.0f} s; they {states[2]} and {states[0]}, memory {right[0]} and {right[1]}; "
+        f"the first {'went on in' if same else 'started over in another than'} its process"
+    )
+    said("75 GiB preempted by 90 GiB, goes on", seen, "both succeed", holds=same and right == ("right", "right"))
     said("without host memory", f"a third waits: {why}", "waits with that reason", holds="host memory" in why)
 
 
@@ -94,7 +101,7 @@ def killed(lab: Lab) -> None:
         path.unlink(missing_ok=True)
         job = lab.submit("fill.py", 8, 6, path)
         lab.ready(job)
-        pid = lab.state(job)["pid"]
+        process = lab.process(job)
         urgent = lab.submit("fill.py", 1, 2, lab.folder / "urgent", priority=5)
         if moment == "being suspended":
             eventually(lambda: lab.state(job).get("swap") == "out", every_s=0.01)  # noqa: B023
@@ -106,10 +113,13 @@ def killed(lab: Lab) -> None:
         lab.manager.start()
         state = lab.wait(job)["state"]
         lab.wait(urgent)
-        left, on_gpu = lab.manager.task_processes(), pid in gpu_processes()
-        right = path.read_text()
-        seen = f"{state}, memory {right}, {len(left)} processes left, {'some' if on_gpu else 'no'} GPU memory left"
-        holds = right == "right" and not left and not on_gpu
+        left, on_gpu = lab.manager.task_processes(), process[0] in gpu_processes()
+        right, same = path.read_text(), lab.process(job) == process
+        seen = (
+            f"{state} in {'the same' if same else 'another'} process, memory {right}, {len(left)} processes left, "
+            f"{'some' if on_gpu else 'no'} GPU memory left"
+        )
+        holds = same and right == "right" and not left and not on_gpu
         said(f"kill -9 of the manager while a job is {moment}", seen, "goes on, nothing left", holds=holds)
 
 

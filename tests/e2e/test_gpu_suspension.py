@@ -49,11 +49,18 @@ def can_resume(manager: Manager, job_id: str) -> bool:
     return bool(manager.client.job(job_id)["if_preempted"] == "resumes")
 
 
+def process_of(manager: Manager, job_id: str) -> tuple[int, int]:
+    folders = sorted((manager.home / "runs" / job_id).glob("[0-9]*"), key=lambda path: int(path.name))
+    state = json.loads((folders[-1] / "0" / "state.json").read_text())
+    return state["pid"], state["pid_start"]
+
+
 def test_urgent_job_takes_the_gpu_and_the_other_goes_on_where_it_was(
     manager: Manager, cuda: CudaStandIn, tmp_path: Path
 ) -> None:
     long = submit(manager, cuda, tmp_path / "long", LONG)
     eventually(lambda: can_resume(manager, long))
+    process = process_of(manager, long)
 
     urgent = submit(manager, cuda, tmp_path / "urgent", SHORT, priority=5)
     manager.wait(urgent, "running")
@@ -62,7 +69,8 @@ def test_urgent_job_takes_the_gpu_and_the_other_goes_on_where_it_was(
     manager.wait(long, "running")
     done = manager.wait(long)
 
-    assert done["state"] == "succeeded"
+    assert (done["state"], done["attempt"]) == ("succeeded", 2)
+    assert process_of(manager, long) == process, "its second attempt is the same process"
     assert steps(tmp_path / "long") == list(range(LONG))
     assert steps(tmp_path / "urgent") == list(range(SHORT))
 

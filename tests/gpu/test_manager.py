@@ -65,6 +65,8 @@ def test_a_job_has_its_gpus_over_time_and_its_energy(manager: Manager, machine: 
     manager.client.act(job_id, "cancel")
     manager.wait(job_id, "cancelled")
     assert eventually(lambda: manager.client.job_gpus(job_id)["series"])["gpus"]
+    (used,) = manager.client.usage("type")["rows"]
+    assert used["energy_kwh"] == pytest.approx(1.0), "the accounts have the energy of the job"
 
 
 def test_prometheus_has_the_names_of_dcgm_exporter(manager: Manager) -> None:

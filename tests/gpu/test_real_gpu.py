@@ -16,11 +16,13 @@ from gpu.machines import GIB
 from local_drivers import Bench, until, with_driver
 from managers import eventually
 from rota.core.messages.events import JobEnded
+from rota.drivers.local.gpu.abilities import gpu_abilities
 from rota.drivers.local.gpu.mps import MpsDaemons, MpsKey
 from rota.drivers.local.gpu.sensors import GpuSensors, find_sensors
 from rota.drivers.local.gpu.settings import GpuSettings
 from rota.drivers.local.machine import nvml_folder, this_machine, topology
 from rota.drivers.local.task_runner.nvml import DRIVER, find_nvml
+from rota.drivers.local.task_runner.resting import Copy
 from rota.store.run_folder import tail
 
 FOLDER = nvml_folder() if os.path.exists(DRIVER) else None
@@ -105,6 +107,29 @@ def test_memory_of_a_real_process_is_seen(hold: str) -> None:
 
     assert reading.memory_bytes - before >= 2 * GIB
     assert reading.hides_processes or reading.bytes_by_process[child.pid] >= 2 * GIB
+
+
+def test_memory_of_a_real_process_goes_to_the_host_and_back(hold: str) -> None:
+    abilities, nvml = gpu_abilities(), find_nvml([0], FOLDER)
+    if abilities is None:
+        pytest.skip("the driver can't suspend processes")
+    assert nvml is not None
+    child = subprocess.Popen([sys.executable, hold, "2"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "holds\n"
+        held = [nvml.look()[0].memory_bytes]
+        for action in ("probe", "swap out", "swap in"):
+            assert Copy(abilities.library, action, (child.pid,)).outcome()[0] is None
+            held.append(nvml.look()[0].memory_bytes)
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.communicate()
+
+    before, probed, out, back = held
+    assert probed - out >= 2 * GIB
+    assert min(before, back) - out >= 2 * GIB
 
 
 def test_a_real_task_above_its_gpu_memory_is_ended(tmp_path: Path, hold: str) -> None:

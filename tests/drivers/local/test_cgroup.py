@@ -82,7 +82,12 @@ def test_cgroup_that_two_remove_at_once_is_removed_without_an_error(real: Cgroup
             token = f"{number}/1/0"
             real.make(token, TaskLimits())
             together = threading.Barrier(2)
-            removals = [both.submit(lambda: (together.wait(), real.remove(token))) for _ in range(2)]  # noqa: B023
+
+            def remove(token: str = token, together: threading.Barrier = together) -> None:
+                together.wait()
+                real.remove(token)
+
+            removals = [both.submit(remove) for _ in range(2)]
             for removal in removals:
                 removal.result()
             assert not (next(iter(real.parents.values())) / token.replace("/", "-")).exists()

@@ -10,6 +10,7 @@ import pytest
 from builders import World, cluster, job, node, on
 from policies.colocation.small_runs import ends, run, speeds
 from rota.core.messages.decisions import Move
+from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import Checkpoint, Elastic, JobId
 from rota.perf.speed.model import Costs
 
@@ -36,6 +37,13 @@ def test_gandiva_slices_are_longer_where_switches_cost_more() -> None:
 
     # After the first slice of 60 s, each switch of 10 s earns a slice of 200 s: a 200, b the other 190, a the last 50.
     assert ends(rows) == {"b": 60.0 + 210.0 + 200.0, "a": 470.0 + 60.0}
+
+
+@pytest.mark.parametrize(("switch_s", "why"), [(0.4, ""), (10.0, ", as a switch takes 10 s")])
+def test_why_a_slice_is_longer_is_told(switch_s: float, why: str) -> None:
+    reason = Reason(code=ReasonCode.TURN, job=JobId("a"), slice_s=200.0, switch_s=switch_s)
+
+    assert reason.sentence() == f"suspended while job a has its turn on the same devices, for 200 s{why}"
 
 
 def test_gandiva_does_not_slice_a_job_whose_memory_has_no_place_to_go() -> None:

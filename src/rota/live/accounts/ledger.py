@@ -40,6 +40,8 @@ class UsageLedger:
         self._state = state
         self.notices: Callable[[LiveJob, Record], list[dict[str, Any]]] = lambda live, record: []
         """Returns the messages about what a step changed of a job; they are written with the step."""
+        self.energy_j: Callable[[JobId], float] = lambda job_id: 0.0
+        """Returns the energy of a job that ended, where it is known and the job's own; it is written with the end."""
         self._marks: dict[JobId, _Mark] = {}
         for name, live in state.jobs.items():
             if not live.state.is_final:
@@ -55,9 +57,9 @@ class UsageLedger:
             return []
         rows = list(self._since(live, mark, owner, now_s))
         if live.state.is_final:
-            rows.append(
-                _row(live, owner, max(mark.split, key=mark.split.__getitem__, default=""), _hour_of(now_s), jobs=1)
-            )
+            kind = max(mark.split, key=mark.split.__getitem__, default="")
+            energy_j = self.energy_j(live.job.id) if mark.split else 0.0
+            rows.append(_row(live, owner, kind, _hour_of(now_s), energy_j=energy_j, jobs=1))
         else:
             self._marks[live.job.id] = self._mark(live, mark)
         return rows
@@ -113,9 +115,12 @@ def _hour_of(at_s: float) -> int:
     return int(clock.shown_s(at_s) // HOUR_S) * HOUR_S
 
 
-def _row(live: LiveJob, owner: str, kind: str, hour_s: int, *, device_s: float = 0.0, jobs: int = 0) -> UsageRow:
+def _row(
+    live: LiveJob, owner: str, kind: str, hour_s: int, *, device_s: float = 0.0, energy_j: float = 0.0, jobs: int = 0
+) -> UsageRow:
     job = live.job
-    return UsageRow(hour_s, str(job.tenant), owner, project_of(job.labels), kind, device_s=device_s, jobs=jobs)
+    project = project_of(job.labels)
+    return UsageRow(hour_s, str(job.tenant), owner, project, kind, device_s=device_s, energy_j=energy_j, jobs=jobs)
 
 
 def project_of(labels: tuple[tuple[str, str], ...]) -> str:

@@ -53,6 +53,12 @@ def energy_of(home: Path, job_id: JobId) -> JobEnergy | None:
     return JobEnergy(joules=joules, alone=alone) if found else None
 
 
+def own_energy_j(home: Path, job_id: JobId) -> float:
+    """Return the energy that is a job's own; 0 where it is not known, or of devices that others used as well."""
+    found = energy_of(home, job_id)
+    return found.joules if found is not None and found.alone else 0.0
+
+
 def warnings_of(home: Path, job_id: JobId) -> list[dict[str, Any]]:
     """Return the warnings about a job, oldest first: those of its supervisors, and those of the manager."""
     folder = home / "runs" / job_id
