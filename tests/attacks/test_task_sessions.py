@@ -41,8 +41,11 @@ def heard(session: ClientSocket, kind: bytes) -> bytes:
                 return message[1:]
 
 
-@attack("reaches a port of another user's job by `rota port-forward`", stopped_by=RIGHTS)
-@attack("opens a shell in a colleague's job, watches its terminal, or lists its sessions", stopped_by=RIGHTS)
+@attack(
+    "opens a shell in a colleague's job, watches its terminal, lists its sessions, or reaches its ports "
+    "by `rota port-forward`",
+    stopped_by=RIGHTS,
+)
 def test_colleagues_and_others_open_no_session(lab: Lab) -> None:
     job_id = lab.running("ada", interactive={"tty": True})
     for name, status in (("bob", 403), ("vic", 403), ("eve", 404)):
@@ -80,7 +83,7 @@ def test_sockets_need_a_token_and_no_other_site(lab: Lab) -> None:
 @attack("keeps a shell beside a task after its token was revoked", stopped_by="the session ends within a second")
 def test_shell_ends_with_its_token(lab: Lab) -> None:
     made = lab.ask("admin", "POST", "/tokens", {"name": "ada", "role": "member", "tenants": ["nlp"]})[1]
-    job_id = lab.running("ada")
+    job_id = lab.running("ada", run="exec sleep 1000")
     with closing(Client(lab.manager.client.url, made["token"]).session(job_id, mode="exec")) as session:
         session.send(open_message())
         heard(session, b"o")

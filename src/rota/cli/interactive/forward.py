@@ -71,7 +71,7 @@ def port_forward(
             echo(f"Forwarding from {_shown(listener)} -> {pair.remote}")
         for host in addresses:
             if not ipaddress.ip_address(host).is_loopback:
-                echo(f"rota: everyone who reaches {host} reaches these ports, with your rights", err=True)
+                echo(f"rota: all that reach {host} reach these ports, with your rights", err=True)
         with contextlib.suppress(KeyboardInterrupt):
             return Forwarder(lambda: manager_for(server), job, rank).run(listeners)
     return 0

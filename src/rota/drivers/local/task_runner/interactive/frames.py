@@ -8,8 +8,8 @@ from __future__ import annotations
 OPEN = b"O"
 """From the client, first: what to open, as JSON. To the client: that it is open, as JSON."""
 INPUT, END_OF_INPUT, RECEIVED = b"i", b"e", b"k"
-"""`RECEIVED` tells the client how many bytes of its input have arrived, in all. The client of a forwarded port tells by it
-how many bytes of output it has passed on."""
+"""`RECEIVED` tells the client how many bytes of its input have arrived, in all. By it the client of a forwarded port
+tells how many bytes of output it has passed on."""
 SIZE, SIGNAL = b"w", b"s"
 """`SIZE` is rows and columns, as JSON."""
 HANG_UP, DETACH = b"h", b"d"
