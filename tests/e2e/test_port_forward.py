@@ -52,8 +52,10 @@ def count():
 
 halves = socket.create_server(("127.0.0.1", 0))
 threading.Thread(target=count, daemon=True).start()
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-server.request_queue_size = 64
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 64
+
+server = Server(("127.0.0.1", 0), Echo)
 print("ports", server.server_address[1], halves.getsockname()[1], flush=True)
 server.serve_forever()
 """

@@ -157,7 +157,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="budgets",
         target="rota.cli.accounts.budgets:app",
-        summary="List the budgets of tenants and what is used of them, or set them.",
+        summary="List or set the budgets of tenants, and what is used of them.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(

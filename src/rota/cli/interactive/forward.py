@@ -44,7 +44,7 @@ class PortPair:
 def port_forward(
     job: JobArgument,
     ports: Annotated[
-        list[str], typer.Argument(metavar="[LOCAL:]REMOTE...", help="Ports; :REMOTE takes any local port that is free.")
+        list[str], typer.Argument(metavar="PORT...", help="[LOCAL:]REMOTE; :REMOTE takes any local port that is free.")
     ],
     rank: Annotated[int, typer.Option("--rank", "--task", help="Of which task.", min=0)] = 0,
     address: Annotated[str, typer.Option(help="Where to listen: addresses separated by commas.")] = LOCAL,

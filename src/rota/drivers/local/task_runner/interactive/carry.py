@@ -40,8 +40,9 @@ def carry(port: int) -> int:
         try:
             for way in (up, down):
                 way.go_on(ready)
-        except OSError:  # one side has ended both directions
-            return 0
+        except OSError as error:  # one side has ended both directions
+            os.write(2, f"port {port}: {error.strerror}".encode())
+            return 1
     return 0
 
 
