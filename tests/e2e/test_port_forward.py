@@ -133,6 +133,9 @@ def test_web_server_in_a_job_is_reached_from_here(shared: Manager) -> None:
             assert b"".join(iter(lambda: half.recv(100), b"")) == b"3000000 until the end"
         eventually(lambda: shared.client.get(f"/jobs/{job_id}/sessions") == [])  # none is left behind
         assert (to.errors, to.process.poll()) == ("", None)
+        with socket.create_connection(("127.0.0.1", to.ports[0]), timeout=60) as old:
+            old.sendall(b"GET /old HTTP/1.0\r\n\r\n")  # its answer ends with the connection, which the server closes
+            assert b"".join(iter(lambda: old.recv(100), b"")).endswith(b" /old")
 
         to.process.send_signal(signal.SIGINT)
 
