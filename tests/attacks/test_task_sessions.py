@@ -65,6 +65,24 @@ def _opened(lab: Lab, name: str, job_id: str, **order: object) -> ClientSocket:
     return session
 
 
+@attack(
+    "runs a command beside a colleague's task and calls it the return to a session, so that it is not recorded",
+    stopped_by="what the first message orders is recorded, each time",
+)
+def test_every_command_and_every_return_is_recorded(lab: Lab) -> None:
+    job_id = lab.running("ada")
+    with closing(client(lab, "mia").session(job_id, mode="exec", session="none")) as session:
+        session.send(open_message())
+        heard(session, b"o")
+        (opened,) = lab.ask("mia", "GET", f"/jobs/{job_id}/sessions")[1]
+    with closing(_opened(lab, "mia", job_id, session=opened["session"])) as session:
+        heard(session, b"o")
+
+    said = [(each["what"], each["detail"]) for each in lab.manager.client.audit(20) if each["who"] == "mia"]
+    assert ("session-exec", "task 0: sh -c echo in; exec sleep 100") in said
+    assert ("session-attach", f"task 0: session {opened['session']}") in said
+
+
 @attack("opens the socket of a session from a page of another site", stopped_by="the check of Origin")
 @attack(
     "opens the socket of a session without a token, or with one that is not valid", stopped_by="the token comes first"

@@ -45,8 +45,8 @@ def test_shell_in_a_job_feels_like_one_here(shared: Manager) -> None:
         user.resize(40, 100)
         user.type(b"stty size\n")
         user.see(b"40 100")
-        user.type(b"sleep 1000\n")
-        user.see(b"sleep 1000")
+        user.type(b"sh -c 'echo go$((1))ne; exec sleep 1000'\n")
+        user.see(b"go1ne")  # by now the terminal is the program's
         user.type(b"\x03")  # Ctrl-C: the program's, not ours
         user.see(b"ready> ")
         user.type(b"exit 9\n")

@@ -48,7 +48,6 @@ class Wanted:
     task: int
     port: int
     """The port that is forwarded, in the mode `forward`."""
-    resumes: bool
     row: Any
     """The job's record at that time."""
 
@@ -130,12 +129,13 @@ class Relay:
         if order is None:
             await self._send(FAILURE, b"the first message must say what to open")
             raise Ended
-        order["mode"] = self._wanted.mode
+        order["mode"] = mode = self._wanted.mode
         said = " ".join(map(str, order.get("argv") or ()))[:300]
-        if self._wanted.mode == "forward":
+        if mode == "forward":
             order, said = {"mode": "forward", "port": self._wanted.port}, f"port {self._wanted.port}"
-        if not self._wanted.resumes:
-            await self.note(f"session-{self._wanted.mode}", f"task {self._wanted.task}{': ' * bool(said)}{said}")
+        elif order.get("session"):
+            mode, said = "attach", f"session {order['session']}"[:300]
+        await self.note(f"session-{mode}", f"task {self._wanted.task}{': ' * bool(said)}{said}")
         if self._wanted.mode != "attach":
             await self._exec(order)
         else:

@@ -105,9 +105,7 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
         except RotaError:
             return False
 
-    wanted = Wanted(
-        job_id=job_id, mode=mode, task=int(task), port=port, resumes=mode != "forward" and "session" in asked, row=row
-    )
+    wanted = Wanted(job_id=job_id, mode=mode, task=int(task), port=port, row=row)
     await websocket.accept()
     relay = Relay(websocket, parts, wanted)
 
