@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from attacks.lab import Lab
 from managers import eventually
 from rota.drivers.local.task_runner.interactive.frames import MOST_PAYLOAD, FrameFault, FrameReader, pack
+from rota.drivers.local.task_runner.interactive.opening import CannotOpen, open_order
 from rota.sdk.client import Client, Refused
 from rota.sdk.websocket import ClientSocket, HandshakeRefused, SocketClosed
 
@@ -40,13 +41,17 @@ def heard(session: ClientSocket, kind: bytes) -> bytes:
                 return message[1:]
 
 
-@attack("opens a shell in a colleague's job, watches its terminal, or lists its sessions", stopped_by=RIGHTS)
+@attack(
+    "opens a shell in a colleague's job, watches its terminal, lists its sessions, or reaches its ports "
+    "by `rota port-forward`",
+    stopped_by=RIGHTS,
+)
 def test_colleagues_and_others_open_no_session(lab: Lab) -> None:
     job_id = lab.running("ada", interactive={"tty": True})
     for name, status in (("bob", 403), ("vic", 403), ("eve", 404)):
-        for mode in ("exec", "attach"):
+        for mode in ("exec", "attach", "forward"):
             with pytest.raises(Refused) as refused:
-                client(lab, name).session(job_id, mode=mode)
+                client(lab, name).session(job_id, mode=mode, port=8000)
             assert refused.value.status == status
         assert lab.ask(name, "GET", f"/jobs/{job_id}/sessions")[0] == status
     with closing(_opened(lab, "mia", job_id)) as session:
@@ -78,7 +83,7 @@ def test_sockets_need_a_token_and_no_other_site(lab: Lab) -> None:
 @attack("keeps a shell beside a task after its token was revoked", stopped_by="the session ends within a second")
 def test_shell_ends_with_its_token(lab: Lab) -> None:
     made = lab.ask("admin", "POST", "/tokens", {"name": "ada", "role": "member", "tenants": ["nlp"]})[1]
-    job_id = lab.running("ada")
+    job_id = lab.running("ada", run="exec sleep 1000")
     with closing(Client(lab.manager.client.url, made["token"]).session(job_id, mode="exec")) as session:
         session.send(open_message())
         heard(session, b"o")
@@ -156,6 +161,44 @@ def test_query_that_climbs_is_refused(lab: Lab) -> None:
         with pytest.raises(Refused) as refused:
             client(lab, "ada").session(job_id, **{"mode": "exec", **asked})
         assert refused.value.status == 422
+
+
+@attack(
+    "forwards a port that is out of range, or is no number",
+    stopped_by="the request is validated before it is accepted, and by the session host again",
+)
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "99999999", "٣", "80;8000", "1e3", "", None])
+def test_port_out_of_range_is_refused(lab: Lab, port: str | None) -> None:
+    job_id = lab.running("ada")
+    with pytest.raises(Refused, match=r"port: .* is not from 1 to 65535") as refused:
+        client(lab, "ada").session(job_id, mode="forward", **({} if port is None else {"port": port}))
+
+    assert refused.value.status == 422
+    assert lab.ask("ada", "GET", f"/jobs/{job_id}/sessions")[1] == []
+
+
+@given(st.one_of(st.none(), st.booleans(), st.text(max_size=5), st.integers(max_value=0), st.integers(min_value=65536)))
+def test_session_host_checks_ports_too(port: object) -> None:
+    with pytest.raises(CannotOpen, match="from 1 to 65535"):
+        open_order(json.dumps({"mode": "forward", "port": port}).encode())
+
+
+@attack(
+    "asks by its first message for another port than the one that was checked and recorded",
+    stopped_by="the manager sends the session host an order of its own",
+)
+def test_first_message_changes_no_port(lab: Lab) -> None:
+    job_id = lab.running("ada")
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        session = client(lab, "ada").session(job_id, mode="forward", port=1)
+        with closing(session):
+            session.send(b"O" + json.dumps({"mode": "exec", "port": listens.getsockname()[1]}).encode())
+
+            assert heard(session, b"r") == b"port 1: nothing listens on it in the task"
+        listens.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listens.accept()
+    assert ("session-forward", "task 0: port 1") in [(e["what"], e["detail"]) for e in lab.manager.client.audit(20)]
 
 
 @attack(

@@ -115,6 +115,57 @@ def test_reports_that_come_late_are_judged_mark_by_mark() -> None:
     assert all(mark in (1, 3) for trial in world.search.trials for mark in trial.values)
 
 
+def late(world: World, number: int, steps: int) -> None:
+    """Let a trial run on, to its end at most, before the search hears of it."""
+    points = world.reports.setdefault(number, [])
+    trial = world.search.trials[number]
+    points.extend((step, world.loss(trial, step)) for step in range(len(points) + 1, min(steps, world.steps) + 1))
+    world.tell(number, TrialState.COMPLETED if len(points) == world.steps else None)
+
+
+ASHA_OF_FOUR = {"rule": "asha", "min_steps": 1, "max_steps": 16, "factor": 4}
+
+
+def test_trial_that_ran_to_its_end_unheard_does_not_keep_a_better_one_from_it() -> None:
+    file = made(early_stop=ASHA_OF_FOUR, trials=3, parallel=3)
+    world = World(file, lambda trial, step: trial.number + 1 / step, 16)
+
+    late(world, 1, 16)
+    late(world, 2, 16)
+    late(world, 0, 1)
+
+    assert [trial.state for trial in world.search.trials] == [TrialState.ACTIVE, *[TrialState.COMPLETED] * 2]
+    assert world.search.trials[0].why == "promoted: best of those that came farthest"
+    world.run()
+    assert world.search.trials[0].state is TrialState.COMPLETED
+
+
+def test_trials_are_compared_at_the_same_step_when_the_last_is_chosen() -> None:
+    file = made(early_stop=ASHA_OF_FOUR, trials=3, parallel=3)
+    world = World(file, lambda trial, step: trial.number / 10 + 1 / step, 16)
+
+    late(world, 1, 3)  # its last loss is below the first of trial 0
+    late(world, 2, 1)
+    late(world, 0, 1)
+
+    assert [trial.state for trial in world.search.trials] == [TrialState.ACTIVE, *[TrialState.PAUSED] * 2]
+
+
+@given(data=st.data())
+def test_best_trial_runs_to_its_end_however_late_the_search_hears_of_steps(data: st.DataObject) -> None:
+    trials, parallel = data.draw(st.integers(1, 14)), data.draw(st.integers(1, 8))
+    file = made(early_stop=ASHA_OF_FOUR, trials=trials, parallel=parallel, seed=data.draw(st.integers(0, 100)))
+    world = World(file, steady, 16)
+
+    while not world.is_over:
+        number = data.draw(st.sampled_from(world.active)).number
+        late(world, number, len(world.reports.get(number, ())) + data.draw(st.integers(1, 16)))
+
+    best = min(world.search.trials, key=lambda trial: float(trial.params["x"]))
+    assert best.state is TrialState.COMPLETED
+    assert world.search.best is best
+
+
 def test_asking_twice_gives_the_same_answer() -> None:
     world = World(made(early_stop=RULES[1], trials=9), steady, 9)
     reports = {0: [(1, 0.5)], 1: [(1, 0.4)], 2: [(1, 0.9)]}

@@ -157,7 +157,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="budgets",
         target="rota.cli.accounts.budgets:app",
-        summary="List the budgets of tenants and what is used of them, or set them.",
+        summary="List or set the budgets of tenants, and what is used of them.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
@@ -230,6 +230,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         name="attach",
         target="rota.cli.interactive.run:attach",
         summary="Come back to the terminal of a job.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="port-forward",
+        target="rota.cli.interactive.forward:port_forward",
+        summary="Reach ports of a running job from this machine.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(

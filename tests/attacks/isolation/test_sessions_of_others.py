@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import subprocess
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +39,51 @@ def test_command_beside_a_task_has_what_the_task_has(calm: Shared) -> None:
     assert beside == said
     assert str(calm.attacker.uid) in beside.splitlines()[0]
     assert "mine" in beside.splitlines()
+
+
+@attack(
+    "reaches a port with the manager's rights by `rota port-forward`",
+    stopped_by="a process beside the task connects, with the user and privileges of the task",
+)
+def test_forwarded_port_is_reached_as_the_task_s_user(calm: Shared) -> None:
+    job_id = calm.attacker.submit("exec sleep 1000")
+    eventually(lambda: calm.attacker.client.job(job_id)["state"] == "running")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        port = server.getsockname()[1]
+        with closing(calm.attacker.client.session(job_id, mode="forward", port=port)) as session:
+            session.send(b"O{}")
+            connection, (_, peer) = server.accept()
+            with connection:
+                connection.sendall(b"hello")
+                while b"ohello" not in session.receive():
+                    pass
+                assert _user_of(peer, port) == calm.attacker.uid
+                assert _privileges_of_forwards(calm.attacker.uid) == {("0000000000000000", "1")}
+
+
+def _user_of(local: int, remote: int) -> int:
+    """The user of a connection of this machine, by its ports."""
+    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+        _, here, there, _, _, _, _, uid, *_ = line.split()
+        if (int(here[-4:], 16), int(there[-4:], 16)) == (local, remote):
+            return int(uid)
+    raise AssertionError("there is no such connection")
+
+
+def _privileges_of_forwards(uid: int) -> set[tuple[str, str]]:
+    """The capabilities of a user's processes that hold a socket, and whether they can gain none."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if folder.stat().st_uid not in (uid, 0) or not any(
+                os.readlink(each).startswith("socket:") for each in (folder / "fd").iterdir()
+            ):
+                continue
+            said = dict(line.split(":\t") for line in (folder / "status").read_text().splitlines() if ":\t" in line)
+            if said["Uid"].split() == [str(uid)] * 4:
+                found.add((said["CapEff"], said["NoNewPrivs"]))
+    return found
 
 
 def _said(calm: Shared, job_id: str) -> str:

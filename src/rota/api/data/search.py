@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -52,7 +53,8 @@ async def search(
     found = await asyncio.to_thread(parts.search.search, q, tenants, limit)
     rows = {row.id: row for row in await asyncio.to_thread(parts.records.some, [each.job_id for each in found])}
     if gone := {each.job_id for each in found} - rows.keys():  # deleted since
-        await asyncio.to_thread(parts.search.forget, gone)
+        with contextlib.suppress(OSError):  # as on a full disk; the next search forgets them
+            await asyncio.to_thread(parts.search.forget, gone)
     matches: list[dict[str, Any]] = [
         {"job": job_out(rows[each.job_id], parts.control), "field": each.field, "excerpt": each.excerpt}
         for each in found

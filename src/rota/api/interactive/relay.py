@@ -46,6 +46,8 @@ class Wanted:
     job_id: str
     mode: str
     task: int
+    port: int
+    """The port that is forwarded, in the mode `forward`."""
     resumes: bool
     row: Any
     """The job's record at that time."""
@@ -84,7 +86,7 @@ class Relay:
         work = [asyncio.create_task(each) for each in (self._receive(), self._serve(), self._revoked.wait())]
         try:
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-            if self._revoked.is_set() and self._writer is not None and self._wanted.mode == "exec":
+            if self._revoked.is_set() and self._writer is not None and self._wanted.mode != "attach":
                 self._writer.write(pack(HANG_UP))
             for each in done:
                 if not isinstance(error := each.exception(), Ended | WebSocketDisconnect | ConnectionError | None):
@@ -130,9 +132,11 @@ class Relay:
             raise Ended
         order["mode"] = self._wanted.mode
         said = " ".join(map(str, order.get("argv") or ()))[:300]
+        if self._wanted.mode == "forward":
+            order, said = {"mode": "forward", "port": self._wanted.port}, f"port {self._wanted.port}"
         if not self._wanted.resumes:
             await self.note(f"session-{self._wanted.mode}", f"task {self._wanted.task}{': ' * bool(said)}{said}")
-        if self._wanted.mode == "exec":
+        if self._wanted.mode != "attach":
             await self._exec(order)
         else:
             await self._attach(order)

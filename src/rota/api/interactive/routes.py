@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Annotated, Any
 
@@ -25,7 +26,8 @@ from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder
 
 router = APIRouter(tags=["sessions"], responses=PROBLEMS)
-MODES = ("attach", "exec")
+MODES = ("attach", "exec", "forward")
+MOST_PORT = 65535
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (Unknown, 401),
     (Forbidden, 403),
@@ -82,13 +84,15 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
         raise RotaError(f"mode: {mode[:40]!r} is not one of {', '.join(MODES)}")
     if not task.isdigit() or len(task) > 5:
         raise RotaError(f"task: {task[:40]!r} is not a rank")
+    port = _port(asked.get("port", "")) if mode == "forward" else 0
     if parts.end_now is None:
         raise RotaError("sessions: this manager runs no tasks of its own; use kubectl exec, or rota --context")
     row = await visible(parts, caller, job_id)
     caller.must_act_on(row.tenant, row.owner, job_id)
     if mode == "exec" and row.state in FINAL:
         raise Conflict(f"job {job_id} has ended ({row.state}); commands run beside running tasks only")
-
+    if mode == "forward" and row.state != "running":
+        raise Conflict(f"job {job_id} is {row.state}; only ports of running jobs are forwarded")
     if mode == "attach" and json.loads(row.spec).get("interactive") is None:
         raise Conflict(
             f"job {job_id} has no terminal; follow it with `rota logs -f {job_id}`, "
@@ -101,7 +105,9 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
         except RotaError:
             return False
 
-    wanted = Wanted(job_id=job_id, mode=mode, task=int(task), resumes="session" in asked, row=row)
+    wanted = Wanted(
+        job_id=job_id, mode=mode, task=int(task), port=port, resumes=mode != "forward" and "session" in asked, row=row
+    )
     await websocket.accept()
     relay = Relay(websocket, parts, wanted)
 
@@ -114,6 +120,12 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
         await relay.run()
     finally:
         stop()
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= MOST_PORT):
+        raise RotaError(f"port: {text[:40]!r} is not from 1 to {MOST_PORT}")
+    return int(text)
 
 
 @router.get("/jobs/{job_id}/sessions", response_model=list[SessionOut])
@@ -130,6 +142,8 @@ async def sessions(
     if row.state != "running" or parts.end_now is None:
         raise Conflict(f"job {job_id} is {row.state}; only running tasks have sessions")
     folder = attempt_folder(parts.home, JobId(row.id), max(row.attempt, 1)) / str(task)
+    if not await asyncio.to_thread(folder.exists):
+        raise NotFound(f"job {job_id}: there is no task {task}")
     reader, writer = await connect(folder)
     try:
         writer.write(pack(OPEN, json.dumps({"mode": "list"}).encode()))

@@ -67,20 +67,18 @@ class SearchIndex:
 
     def refresh(self) -> bool:
         """Index the next jobs; return whether there may be more."""
-        with self._lock:
-            base = self._opened()
+        with self._written() as base:
             new = self._records.after(self._last, AT_ONCE)
             looked_at = [] if new else self._turn()
             known = self._records.some(looked_at)
             gone = set(looked_at) - {row.id for row in known}
-            with base:
-                for job_id in gone:
-                    self._forget(base, job_id)
-                for row in (*new, *known):
-                    self._index(base, row)
-                if new:
-                    self._last = int(new[-1].seq)
-                    base.execute("update mark set last = ?", (self._last,))
+            for job_id in gone:
+                self._forget(base, job_id)
+            for row in (*new, *known):
+                self._index(base, row)
+            if new:
+                self._last = int(new[-1].seq)
+                base.execute("update mark set last = ?", (self._last,))
             return len(new) == AT_ONCE
 
     def _turn(self) -> list[str]:
@@ -92,11 +90,9 @@ class SearchIndex:
 
     def forget(self, job_ids: Collection[str]) -> None:
         """Remove jobs that were deleted."""
-        with self._lock:
-            base = self._opened()
-            with base:
-                for job_id in job_ids:
-                    self._forget(base, job_id)
+        with self._written() as base:
+            for job_id in job_ids:
+                self._forget(base, job_id)
 
     def search(self, text: str, tenants: Collection[str] | None, limit: int) -> list[SearchMatch]:
         """Return the jobs that have all words of a text, the best match first; the last word may be a beginning."""
@@ -130,15 +126,36 @@ class SearchIndex:
                 return SearchMatch(job_id=job_id, field=field, excerpt=" ".join(str(row[0]).split())[:400])
         return SearchMatch(job_id=job_id, field="", excerpt="")
 
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[sqlite3.Connection]:
+        """The index in a transaction. One that fails leaves it as it is on disk, to be opened and read again."""
+        with self._lock:
+            try:
+                base = self._opened()
+                with base:
+                    yield base
+            except sqlite3.DatabaseError as error:
+                failed, self._base = self._base, None
+                if failed is not None:
+                    failed.close()
+                if not isinstance(error, sqlite3.OperationalError):  # damaged, and not only a full disk
+                    self._remove()
+                raise OSError(f"the search index can't be written: {error}") from None
+
     def _opened(self) -> sqlite3.Connection:
         if self._base is None:
             try:
                 self._base = self._made()
+            except sqlite3.OperationalError:
+                raise
             except sqlite3.DatabaseError:  # it is damaged; what it is made of is not
-                for path in self._home.glob("search.db*"):
-                    path.unlink(missing_ok=True)
+                self._remove()
                 self._base = self._made()
         return self._base
+
+    def _remove(self) -> None:
+        for path in self._home.glob("search.db*"):
+            path.unlink(missing_ok=True)
 
     def _made(self) -> sqlite3.Connection:
         base = sqlite3.connect(self._path, check_same_thread=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -93,11 +94,22 @@ def ranked(trials: Sequence[SweepTrial], mark: int) -> list[SweepTrial]:
 
 
 def last_resort(trials: Sequence[SweepTrial]) -> tuple[SweepTrial, str] | None:
-    """The best paused trial that came farthest, unless one has run to its end: a sweep ends with a whole trial."""
-    if any(trial.state in (TrialState.COMPLETED, TrialState.ACTIVE) for trial in trials):
+    """The best paused trial that came farthest, unless one as good has run to its end: a sweep ends with a whole trial.
+
+    Trials are compared at their last mark, as they may have run on past it before they paused, or to their end: nothing
+    pauses them while no manager is up. One that ran to its end so does not keep a better one from it.
+    """
+    if any(trial.state is TrialState.ACTIVE for trial in trials):
         return None
     paused = [trial for trial in trials if trial.state is TrialState.PAUSED]
     if not paused:
         return None
-    best = min(paused, key=lambda trial: (-len(trial.values), trial.loss, trial.number))
+    mark = max(max(trial.values, default=0) for trial in paused)
+    best = min(
+        (trial for trial in paused if max(trial.values, default=0) == mark),
+        key=lambda trial: (trial.values.get(mark, trial.loss), trial.number),
+    )
+    whole = [trial for trial in trials if trial.state is TrialState.COMPLETED]
+    if any(trial.values.get(mark, -math.inf) <= best.values.get(mark, best.loss) for trial in whole):
+        return None
     return best, "best of those that came farthest"

@@ -15,6 +15,7 @@ from rota.drivers.local.task_runner.processes import in_session, is_sealed, proc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import IO
 
     from rota.drivers.local.task_runner.files import Json
@@ -80,10 +81,17 @@ def _start(task: Json, stdio: tuple[int, int, int], not_its: tuple[int, int]) ->
     return pid
 
 
-def become(task: Json, stdio: tuple[int, int, int], confines: int, beside: tuple[int, int] | None = None) -> None:
+def become(
+    task: Json,
+    stdio: tuple[int, int, int],
+    confines: int,
+    beside: tuple[int, int] | None = None,
+    work: Callable[[], int] | None = None,
+) -> None:
     """In the new process: turn into the task; `confines` is closed once it is confined. Does not return.
 
     `beside`: not as the task itself, but where the task is whose first process has this id and start time.
+    `work`: what to do there instead of starting a program; it returns the exit status.
     """
     try:
         os.setsid()
@@ -106,6 +114,8 @@ def become(task: Json, stdio: tuple[int, int, int], confines: int, beside: tuple
         os.chdir(task["workdir"])
         if task.get("confine"):
             _give_up_privileges(task["confine"])
+        if work is not None:
+            os._exit(work())
         os.execvpe(task["argv"][0], task["argv"], task["env"])
     except OSError as error:
         hidden = task.get("confine") and task["workdir"].startswith("/tmp") and not os.path.exists(task["workdir"])

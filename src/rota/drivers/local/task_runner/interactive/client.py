@@ -5,7 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 
-from rota.drivers.local.task_runner.interactive.frames import EXIT, FAILURE, NOTE, OPEN, RECEIVED, FrameReader, pack
+from rota.drivers.local.task_runner.interactive.frames import (
+    END_OF_OUTPUT,
+    EXIT,
+    FAILURE,
+    NOTE,
+    OPEN,
+    RECEIVED,
+    FrameReader,
+    pack,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +25,8 @@ if TYPE_CHECKING:
 
 CHUNK = 65536
 MOST_UNSENT = 256 << 10
+MOST_ON_ITS_WAY = 512 << 10
+"""Output of a forwarded port that its client may not have passed on yet."""
 RECEIVED_EVERY = 16 << 10
 
 
@@ -36,7 +47,8 @@ class HostClient:
         self.left_on_purpose = False
         self._out = bytearray()
         self._told = 0
-        self._has_exit = False
+        self._has_exit = self._has_end = False
+        self._passed_on = 0
 
     @property
     def has_unsent(self) -> bool:
@@ -90,6 +102,14 @@ class HostClient:
             self._told = total
             self.tell(RECEIVED, str(total).encode())
 
+    def has_passed_on(self, total: int) -> None:
+        """Note how much of the output of a forwarded port it has passed on."""
+        self._passed_on = min(max(self._passed_on, total), self.cursor)
+
+    def _has_room(self, session: HostSession) -> bool:
+        is_ahead = session.is_forward and self.cursor - self._passed_on >= MOST_ON_ITS_WAY
+        return len(self._out) < MOST_UNSENT and not is_ahead
+
     def pump(self) -> bool:
         """Send what there is; return False if the connection is broken."""
         if self.session is not None:
@@ -108,7 +128,7 @@ class HostClient:
 
     def _fill(self, session: HostSession) -> None:
         """Take as much of the session's output as may be unsent, and at its end how it ended."""
-        while len(self._out) < MOST_UNSENT:
+        while self._has_room(session):
             if self.cursor < session.ring.start:
                 self.note(f"{session.ring.start - self.cursor} bytes of output were skipped: it came too fast")
                 self.cursor = session.ring.start
@@ -118,6 +138,9 @@ class HostClient:
             _, kind, output = piece
             self._out += pack(kind, output)
             self.cursor += len(output)
+        if session.has_said_all and self.cursor >= session.ring.end and not self._has_end:
+            self._has_end = True
+            self.tell(END_OF_OUTPUT)
         if session.is_over and self.cursor >= session.ring.end and not self._has_exit:
             self._has_exit = True
             self.tell(EXIT, json.dumps(session.exit).encode())

@@ -8,12 +8,15 @@ from __future__ import annotations
 OPEN = b"O"
 """From the client, first: what to open, as JSON. To the client: that it is open, as JSON."""
 INPUT, END_OF_INPUT, RECEIVED = b"i", b"e", b"k"
-"""`RECEIVED` tells the client how many bytes of its input have arrived, in all."""
+"""`RECEIVED` tells the client how many bytes of its input have arrived, in all. By it the client of a forwarded port
+tells how many bytes of output it has passed on."""
 SIZE, SIGNAL = b"w", b"s"
 """`SIZE` is rows and columns, as JSON."""
 HANG_UP, DETACH = b"h", b"d"
 """To end what was opened; to leave it running."""
 OUTPUT, ERROR_OUTPUT = b"o", b"r"
+END_OF_OUTPUT = b"z"
+"""The program that listens on a forwarded port sends no more, but may still receive."""
 NOTE, FAILURE, EXIT = b"n", b"f", b"x"
 """To the client: text for the user, why it could not be opened, and how it ended (JSON)."""
 MOST_PAYLOAD = 128 << 10

@@ -19,11 +19,18 @@ from rota.drivers.local.task_runner.interactive.frames import (
     HANG_UP,
     INPUT,
     OPEN,
+    RECEIVED,
     SIGNAL,
     SIZE,
     FrameFault,
 )
-from rota.drivers.local.task_runner.interactive.opening import CannotOpen, as_size, begin_command, open_order
+from rota.drivers.local.task_runner.interactive.opening import (
+    CannotOpen,
+    as_size,
+    begin_command,
+    begin_forward,
+    open_order,
+)
 from rota.drivers.local.task_runner.interactive.session import MOST_INPUT, HostSession
 from rota.drivers.local.task_runner.processes import started
 
@@ -208,6 +215,8 @@ class SessionHost:
             return
         elif kind == INPUT:
             client.take(payload)
+        elif kind == RECEIVED:
+            client.has_passed_on(int(payload))
         elif kind == END_OF_INPUT:
             session.end_input()
         elif kind == SIZE:
@@ -227,12 +236,12 @@ class SessionHost:
             )
             client.closes = True
             return
-        if mode == "exec":
+        if mode in ("exec", "forward"):
             session = self._begin(order)
         else:
             name = str(order.get("session") or MAIN)
             found = self._sessions.get(name)
-            if found is None:
+            if found is None or found.is_forward:
                 raise CannotOpen("the task has no terminal" if name == MAIN else f"there is no session {name[:40]!r}")
             session = found
             if size := order.get("size"):
@@ -253,15 +262,19 @@ class SessionHost:
         }
 
     def _begin(self, order: dict[str, Any]) -> HostSession:
-        """Begin a command beside the task."""
+        """Begin a command beside the task, or a connection to one of its ports."""
         if self._ended_at != float("inf") or started(self._pid) != self._start:
             raise CannotOpen("the task has ended")
         if len(self._sessions) >= MOST_SESSIONS:
             raise CannotOpen(f"the task has {MOST_SESSIONS} sessions already; end some")
-        stdio, pid = begin_command(self._task, order, (self._pid, self._start))
+        is_forward, beside = order["mode"] == "forward", (self._pid, self._start)
+        if is_forward:
+            stdio, pid = begin_forward(self._task, order["port"], beside)
+        else:
+            stdio, pid = begin_command(self._task, order, beside)
         self._number += 1
-        session = HostSession(str(self._number), stdio, pid, started(pid), is_main=False)
-        session.command = " ".join(map(str, order["argv"]))[:200]
+        session = HostSession(str(self._number), stdio, pid, started(pid), is_forward=is_forward)
+        session.command = f"port {order['port']}" if is_forward else " ".join(map(str, order["argv"]))[:200]
         self._sessions[session.name] = session
         return session
 
@@ -290,7 +303,8 @@ class SessionHost:
         """Finish sessions that are over, and end those without a client for long."""
         now = time.monotonic()
         for session in list(self._sessions.values()):
-            if session.exit is None and session.over_at <= now:
+            is_lost = session.is_forward and not session.clients
+            if session.exit is None and (is_lost or session.over_at <= now):
                 session.kill()
                 session.over_at = float("inf")
             if session.exit is not None and session.outputs and session.over_at <= now:
@@ -312,7 +326,8 @@ class SessionHost:
         for client in list(session.clients):
             self._pump(client)
         is_fetched = session.lost_s is not None and not session.clients
-        if not session.is_main and is_fetched and now - (session.lost_s or now) > LINGER_S:
+        linger_s = -1.0 if session.is_forward else LINGER_S
+        if not session.is_main and is_fetched and now - (session.lost_s or now) > linger_s:
             session.close()
             del self._sessions[session.name]
 

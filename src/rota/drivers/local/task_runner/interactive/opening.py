@@ -6,17 +6,20 @@ import json
 import os
 import re
 
+from rota.drivers.local.task_runner.interactive.carry import carry
 from rota.drivers.local.task_runner.interactive.stdio import COLUMNS, ROWS, Stdio
 from rota.drivers.local.task_runner.recorder import become
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from rota.drivers.local.task_runner.files import Json
 
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 MOST_WORDS = 4096
+MOST_PORT = 65535
 
 
 class CannotOpen(Exception):
@@ -26,11 +29,13 @@ class CannotOpen(Exception):
 def open_order(payload: bytes) -> dict[str, Any]:
     """Return what to open; raise `CannotOpen` for what is no such order."""
     order = json.loads(payload)
-    if not isinstance(order, dict) or order.get("mode") not in ("attach", "exec", "list"):
-        raise CannotOpen("mode: it must be attach, exec or list")
+    if not isinstance(order, dict) or order.get("mode") not in ("attach", "exec", "forward", "list"):
+        raise CannotOpen("mode: it must be attach, exec, forward or list")
     since = order.get("since")
     if since is not None and (not isinstance(since, int) or since < 0):
         raise CannotOpen("since: it must be an offset")
+    if order["mode"] == "forward" and not (type(order.get("port")) is int and 1 <= order["port"] <= MOST_PORT):
+        raise CannotOpen(f"port: it must be from 1 to {MOST_PORT}")
     if order["mode"] == "exec":
         argv = order.get("argv") or default_shell()
         if not isinstance(argv, list) or len(argv) > MOST_WORDS or not all(isinstance(word, str) for word in argv):
@@ -61,12 +66,21 @@ def begin_command(task: Json, order: dict[str, Any], beside: tuple[int, int]) ->
     env = dict(task["env"])
     if stdio.tty:
         env["TERM"] = term if isinstance(term, str) and _TERM.fullmatch(term) else "xterm"
-    command = {**task, "argv": order["argv"], "env": env}
+    return stdio, _fork({**task, "argv": order["argv"], "env": env}, stdio, beside)
+
+
+def begin_forward(task: Json, port: int, beside: tuple[int, int]) -> tuple[Stdio, int]:
+    """Fork a process that connects to a port where the task runs, as its user; return its streams and id."""
+    stdio = Stdio(tty=False)
+    return stdio, _fork(task, stdio, beside, lambda: carry(port))
+
+
+def _fork(task: Json, stdio: Stdio, beside: tuple[int, int], work: Callable[[], int] | None = None) -> int:
     confined, confines = os.pipe()
     try:
         pid = os.fork()
         if pid == 0:
-            become(command, stdio.its, confines, beside)
+            become(task, stdio.its, confines, beside, work)
     except OSError:
         stdio.close_ours()
         raise
@@ -76,4 +90,4 @@ def begin_command(task: Json, order: dict[str, Any], beside: tuple[int, int]) ->
         os.close(confines)
     for end in stdio.ours():
         os.set_blocking(end, False)
-    return stdio, pid
+    return pid

@@ -10,7 +10,8 @@ KEPT_BYTES = 1 << 20
 class OutputRing:
     """Pieces of output, each with its offset and kind; the oldest are forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self._kept_bytes = kept_bytes
         self._pieces: deque[tuple[int, bytes, bytes]] = deque()
         self.end = 0
 
@@ -29,7 +30,7 @@ class OutputRing:
         while self._pieces:
             offset, _, output = self._pieces[0]
             after = offset + len(output)
-            if self.end - after < KEPT_BYTES or after > needed_from:
+            if self.end - after < self._kept_bytes or after > needed_from:
                 return
             self._pieces.popleft()
 

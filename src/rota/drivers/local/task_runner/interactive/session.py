@@ -7,6 +7,7 @@ import os
 import signal
 import time
 
+from rota.drivers.local.task_runner.interactive.frames import OUTPUT
 from rota.drivers.local.task_runner.interactive.ring import OutputRing
 from rota.drivers.local.task_runner.interactive.stdio import set_size
 from rota.drivers.local.task_runner.processes import TaskProcesses
@@ -33,16 +34,20 @@ _SIGNALS = frozenset({"INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "TSTP", "CON
 class HostSession:
     """One session of a host."""
 
-    def __init__(self, name: str, stdio: Stdio, pid: int, start: int, *, is_main: bool) -> None:
+    def __init__(
+        self, name: str, stdio: Stdio, pid: int, start: int, *, is_main: bool = False, is_forward: bool = False
+    ) -> None:
         self.name = name
         self.stdio = stdio
         self.pid, self.start = pid, start
         self.pidfd = -1 if is_main else os.pidfd_open(pid)
         """By which the end of a command is seen; that of the task is the host's own affair."""
         self.is_main = is_main
+        self.is_forward = is_forward
+        """Whether it is a connection to a port, which ends with its client's."""
         self.outputs = dict(stdio.outputs)
         self.input = stdio.input
-        self.ring = OutputRing()
+        self.ring = OutputRing(0) if is_forward else OutputRing()
         self.waiting = bytearray()
         self.clients: set[HostClient] = set()
         self.exit: dict[str, Any] | None = None
@@ -63,6 +68,11 @@ class HostSession:
     def is_over(self) -> bool:
         """Whether its programs have ended and all they said was read."""
         return self.exit is not None and not self.outputs
+
+    @property
+    def has_said_all(self) -> bool:
+        """Whether the other end of a forwarded connection sends no more."""
+        return self.is_forward and OUTPUT not in self.outputs.values()
 
     def wants_output(self, now: float) -> bool:
         """Whether to read what its programs say: not while a client is far behind, or is expected back."""
