@@ -7,6 +7,7 @@ While there is a file `idle`, the GPUs have nothing to do.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -87,7 +88,7 @@ int cuCheckpointProcessUnlock(int pid, void *args) { put("%s/%d.locked", pid, 0)
 """
 
 _PYNVML = """
-    import pathlib, types
+    import contextlib, pathlib, types
 
     STATE = pathlib.Path({state!r})
     UUIDS = {uuids!r}
@@ -113,7 +114,8 @@ _PYNVML = """
         found = {{}}
         for path in STATE.iterdir():
             if path.name.isdigit() and handle == 0 and pathlib.Path("/proc", path.name).exists():
-                found[int(path.name)] = int(path.read_text() or 0)
+                with contextlib.suppress(FileNotFoundError):  # its memory has just gone to the host
+                    found[int(path.name)] = int(path.read_text() or 0)
         return found
     def nvmlDeviceGetMemoryInfo(handle):
         return types.SimpleNamespace(used=sum(_processes(handle).values()), total={total})
@@ -133,10 +135,16 @@ TRAINING = """
     begun = len(log.read().split()) if len(sys.argv) > 4 else 0
     if not (state / (mine.name + ".host")).exists():
         mine.write_text(str(gpu_bytes))
+    host, locked = state / (mine.name + ".host"), state / (mine.name + ".locked")
+
+    def waits():
+        if not locked.exists() and host.exists():  # it may have been locked between the two looks
+            assert locked.exists(), "a step without its memory"
+        return locked.exists()
+
     for step in range(begun, steps):
-        while (state / (mine.name + ".locked")).exists():
+        while waits():
             time.sleep(0.005)
-        assert not (state / (mine.name + ".host")).exists(), "a step without its memory"
         time.sleep(0.01)
         print(step, file=log, flush=True)
     mine.unlink()
@@ -177,7 +185,11 @@ class CudaStandIn:
 
     def free_bytes(self, devices: Sequence[int]) -> int:
         """The memory of the first GPU that no process holds."""
-        return self.total - sum(int((self.state / str(pid)).read_text() or 0) for pid in self.on_gpu())
+        held = 0
+        for pid in self.on_gpu():
+            with contextlib.suppress(FileNotFoundError):  # its memory has just gone to the host
+                held += int((self.state / str(pid)).read_text() or 0)
+        return self.total - held
 
     def moved(self) -> list[tuple[int, int]]:
         """From which GPU to which other memory was restored, without those that stay where they are."""

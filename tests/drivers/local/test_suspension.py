@@ -222,3 +222,28 @@ def test_several_processes_are_suspended_together_or_refused_by_name(tmp_path: P
 
     if several is None:
         assert steps(tmp_path / "a") == steps(tmp_path / "b") == list(range(300))
+
+
+def test_process_that_came_after_the_last_sample_leaves_the_gpu_with_the_others(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+
+    async def run(machine: Machine) -> None:
+        one, other = (
+            machine.cuda.training(tmp_path / name, steps=300, gpu_bytes=size * GIB).removeprefix("exec ")
+            for name, size in (("a", 1), ("b", 2))
+        )
+        machine.attempts.start(machine.order(f"{one} & until [ -e {go} ]; do sleep 0.01; done; {other} & wait"))
+        await until(machine.can_resume)
+        assert len(machine.cuda.on_gpu()) == 1
+        go.touch()
+        await until(lambda: len(machine.cuda.on_gpu()) == 2 and machine.cuda.free_bytes([0]) == 13 * GIB)
+        machine.attempts.stop(JOB, Cause.PREEMPTED)
+        await until(lambda: machine.events(Stopped))
+        assert (machine.cuda.on_gpu(), len(machine.cuda.on_host())) == ([], 2)
+        assert machine.attempts.memory.held_bytes >= 3 * GIB, "what both held is counted"
+        machine.attempts.start(machine.order("", attempt=2))
+        await until(lambda: machine.events(JobEnded))
+
+    course(tmp_path, run)
+
+    assert steps(tmp_path / "a") == steps(tmp_path / "b") == list(range(300))

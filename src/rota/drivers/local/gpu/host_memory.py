@@ -65,8 +65,8 @@ class HostMemory:
         return True
 
     def hold(self, job_id: JobId, gpu_bytes: int = 0) -> None:
-        """Take note that a job's GPU memory is on the host; `gpu_bytes`: of one for which nothing was booked."""
-        self._held[job_id] = self._booked.pop(job_id, int(gpu_bytes * MARGIN))
+        """Take note that a job's GPU memory is on the host; `gpu_bytes`: if it may be more than was booked."""
+        self._held[job_id] = max(self._booked.pop(job_id, 0), int(gpu_bytes * MARGIN))
 
     def return_to_gpu(self, job_id: JobId) -> None:
         """Take note that it is back on the GPU; the memory stays booked, so that it can be suspended again."""

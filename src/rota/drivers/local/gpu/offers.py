@@ -73,9 +73,9 @@ class SuspensionOffers:
         self.short.discard(job_id)
         self._refused.pop(job_id, None)
 
-    def hold(self, job_id: JobId) -> None:
+    def hold(self, job_id: JobId, gpu_bytes: int) -> None:
         """Take note that a job's GPU memory is on the host, and tell it."""
-        self._memory.hold(job_id)
+        self._memory.hold(job_id, gpu_bytes)
         self.tell_memory()
 
     def tell_memory(self) -> None:

@@ -288,7 +288,7 @@ class SuspendingAttempts:
         """A suspended job has made room, unless the host has no memory for it."""
         if self._attempt(job_id).tasks[0].is_on_host:
             self._rates.learn(self._attempt(job_id).tasks[0].state)
-            self._offers.hold(job_id)
+            self._offers.hold(job_id, self._bytes_of(job_id))
         self._residency.left(job_id)
 
     def _can_move(self, order: LaunchOrder) -> bool:
@@ -301,7 +301,7 @@ class SuspendingAttempts:
     def _arrive(self, job_id: JobId) -> None:
         """The memory of a job that moves is on the host: let it go on where it was sent."""
         order, attempt = self._moving[job_id], self._attempt(job_id)
-        self.memory.hold(job_id)
+        self.memory.hold(job_id, self._bytes_of(job_id))
         link_attempt(self._home, order, attempt.number)
         self._go_on(job_id, attempt.placement, order.placement)
 
@@ -313,7 +313,8 @@ class SuspendingAttempts:
             back = way_back(self._settings, self._attempt(job_id).tasks[0].token, before, after)
             self._inner.resume(job_id, back)
 
-        self._residency.come(job_id, after, self._gpu_bytes.get(job_id) or None, come)
+        need_bytes = max(self._gpu_bytes.get(job_id, 0), self._bytes_of(job_id))
+        self._residency.come(job_id, after, need_bytes or None, come)
 
     def _restore(self, order: LaunchOrder) -> None:
         """Let a job that is on disk go on, once there is room for its memory."""
@@ -331,7 +332,7 @@ class SuspendingAttempts:
         self._held[job_id] = attempt.placement
         self._rates.learn(attempt.tasks[0].state)
         write_held(attempt, self._nodes)
-        self._offers.hold(job_id)
+        self._offers.hold(job_id, self._bytes_of(job_id))
         self._look_again()
 
     def _back(self, job_id: JobId) -> None:

@@ -179,10 +179,13 @@ class Rest:
         return None
 
     def _can_swap(self, most_bytes: int) -> bool:
-        """Return whether the task's GPU memory can go to the host. One that has just begun may not have been probed."""
+        """Return whether the task's GPU memory can go to the host.
+
+        The last sample may be older than some of its processes: all that hold GPU memory now must leave.
+        """
         if self.is_swapped or self._library is None:
             return False
-        if self._since_s is None and not self._probed:
+        if self._pids or (self._since_s is None and not self._probed):
             holders = self.sample()
             pids = tuple(sorted(holders))
             if pids and not self._why_not(pids):
