@@ -1,12 +1,10 @@
 """A real Slurm for tests: munged, slurmctld and several slurmd of one host, on loopback, in a folder of its own.
 
-The programs are Debian's. Where they are missing and ROTA_INSTALL_SLURM is set, root installs them with apt; elsewhere
-the tests that need them are skipped, with the reason. MariaDB and slurmdbd are started where accounting is asked for.
+MariaDB and slurmdbd are started where accounting is asked for.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pwd
@@ -20,24 +18,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from e2e.slurm.programs import find_programs, find_rest
 from managers import eventually
 from ports import free_port
 from rota.drivers.slurm.submit_script import submit_script
 
 Json = dict[str, Any]
-PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "liblua5.3-0")
-ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server-core", "mariadb-client-core")
-REST_PACKAGES = ("slurmrestd",)
-NEEDED = ("munged", "slurmctld", "slurmd", "squeue", "scontrol", "sinfo", "sbatch")
-ACCOUNTING_NEEDED = ("slurmdbd", "mariadbd", "mariadb", "sacct", "sacctmgr")
 READY_S = float(os.environ.get("ROTA_READY_S", "60"))
 KEEPS_TIME = ("mariadbd",)
 """Programs that always have the true clock."""
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
-
-
-class NoSlurm(Exception):
-    """Slurm is not installed and can't be installed here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,47 +49,6 @@ class Shape:
     """Settings of slurm.conf that differ from those below."""
     auth: str = "munge"
     """`none` believes what programs say of themselves; munge waits for two seconds only, which a fast clock cuts."""
-
-
-def find_programs(*, accounting: bool) -> None:
-    """Raise `NoSlurm` where programs are missing that can't be installed."""
-    if os.geteuid():
-        raise NoSlurm("slurmd and slurmctld of one host need root here")
-    if accounting:
-        _find(NEEDED + ACCOUNTING_NEEDED, PACKAGES + ACCOUNTING_PACKAGES)
-    else:
-        _find(NEEDED, PACKAGES)
-
-
-def _find(needed: Sequence[str], packages: Sequence[str]) -> None:
-    """Install packages where programs are missing and that is asked for."""
-    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-
-    def missing() -> list[str]:
-        return [name for name in needed if shutil.which(name, path=path) is None]
-
-    if not missing():
-        return
-    if not os.environ.get("ROTA_INSTALL_SLURM"):
-        raise NoSlurm(f"there is no {', '.join(missing())}; `apt-get install {' '.join(packages)}` brings them")
-    with Path(tempfile.gettempdir(), "rota-slurm-install.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if missing():
-            _install(packages)
-    if missing():
-        raise NoSlurm(f"there is no {', '.join(missing())} although its package is installed")
-
-
-def _install(packages: Sequence[str]) -> None:
-    wait = ("-o", "DPkg::Lock::Timeout=120")  # another program may be installing
-    command = ["apt-get", *wait, "install", "-y", "--no-install-recommends", *packages]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    try:
-        made = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoSlurm(f"packages of Slurm can't be installed: {error}") from error
-    if made.returncode:
-        raise NoSlurm(f"packages of Slurm can't be installed: {made.stderr.strip().splitlines()[-1:]}")
 
 
 class SlurmBed:
@@ -305,7 +254,7 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
 
     def start_rest(self) -> str:
         """Start slurmrestd, which must not run as root; return its address."""
-        _find(REST_PACKAGES, REST_PACKAGES)
+        find_rest()
         place = self.folder / "rest"
         place.mkdir(mode=0o777)
         place.chmod(0o777)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.slurm.bed import NoSlurm, Shape, SlurmBed
+from e2e.slurm.bed import Shape, SlurmBed
+from e2e.slurm.programs import NoSlurm
 from e2e.slurm.twin import Twin
 from managers import eventually
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.slurm.bed import ENDED, NoSlurm, Shape, SlurmBed
+from e2e.slurm.bed import ENDED, Shape, SlurmBed
+from e2e.slurm.programs import NoSlurm
 from e2e.slurm.twin import Twin
 from managers import eventually
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.slurm.bed import NoSlurm, Shape, SlurmBed
+from e2e.slurm.bed import Shape, SlurmBed
 from e2e.slurm.conftest import Launch, empty
+from e2e.slurm.programs import NoSlurm
 from e2e.slurm.twin import Twin
 from managers import eventually
 

@@ -8,8 +8,9 @@ from datetime import datetime
 
 import pytest
 
-from e2e.slurm.bed import NoSlurm, SlurmBed
+from e2e.slurm.bed import SlurmBed
 from e2e.slurm.conftest import Launch
+from e2e.slurm.programs import NoSlurm
 from managers import eventually
 from rota.drivers.slurm.commands import SlurmCommands, SlurmReader
 from rota.drivers.slurm.rest import SlurmRest
