@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def at_terminal(manager: Manager, *args: str) -> closing[UserTerminal]:
-    """A user who runs a command at a terminal."""
+    """A command that a user runs at a terminal."""
     return closing(UserTerminal(args, manager.env, manager.folder))
 
 

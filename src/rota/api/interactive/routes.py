@@ -73,7 +73,7 @@ async def refuse(websocket: WebSocket, error: Exception) -> None:
 
 
 async def serve_session(websocket: WebSocket, parts: Service, caller: Principal, job_id: str, holder: Any) -> None:
-    """Serve a session to a caller who has the right to it, until it is over or the right is.
+    """Serve a session to a caller with the right to it, until the session or the right ends.
 
     `holder` returns the caller with its present rights, or raises a `RotaError`; None where no token is needed.
     Raises a `RotaError` before the socket is accepted if the session can't be opened.
