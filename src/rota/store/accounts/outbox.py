@@ -44,22 +44,7 @@ class OutboxRecords:
         with self._engine.begin() as connection:
             connection.execute(update(outbox).where(outbox.c.n == number).values(**changed))
 
-    def page(self, limit: int, *, tenants: Sequence[str] | None = None, owner: str | None = None) -> list[Row[Any]]:
-        """Return messages, newest first."""
-        wanted = select(outbox).order_by(outbox.c.n.desc()).limit(limit)
-        if tenants is not None:
-            wanted = wanted.where(outbox.c.tenant.in_(list(tenants)))
-        if owner is not None:
-            wanted = wanted.where(outbox.c.owner == owner)
-        with self._engine.connect() as connection:
-            return list(connection.execute(wanted).all())
-
     def drop_before(self, at_s: float) -> None:
         """Delete messages that were sent, or given up, before a moment."""
         with self._engine.begin() as connection:
             connection.execute(delete(outbox).where(outbox.c.state != WAITING, outbox.c.tried_s < at_s))
-
-    def add(self, rows: Sequence[Json]) -> None:
-        """Add messages in a transaction of their own."""
-        with self._engine.begin() as connection:
-            write_messages(connection, rows)
