@@ -34,14 +34,14 @@ class Served:
         self.lab = lab
         self.url = lab.manager.client.url
         self.job_id = lab.submit("ada", run=f"exec {sys.executable} {SERVER}", resources={"gpus": 1})
-        said = eventually(lambda: re.search(r"port (\d+)", lab.manager.said(self.job_id)))
-        self.port = int(said[1])
+        said = eventually(lambda: re.findall(r"port (\d+)", lab.manager.said(self.job_id)))
+        self.port = int(said[0])
         self.path = f"/proxy/{self.job_id}/{self.port}/"
 
     def direct(self, name: str, path: str = "", method: str = "GET", **headers: str) -> HttpAnswer:
         """A request with a token."""
         given = {"Authorization": f"Bearer {self.lab.secrets[name]}", **headers}
-        return ask(self.url, method, self.path + path, **given)
+        return ask(self.url, method, self.path + path, None, **given)
 
     def enter(self, name: str, path: str = "") -> tuple[str, str]:
         """Log in, and open the page as a browser does: return its host, and the cookie there."""
@@ -55,7 +55,7 @@ class Served:
 
     def at(self, host: str, path: str = "/", method: str = "GET", **headers: str) -> HttpAnswer:
         """A request to a host name that leads to the manager."""
-        return ask(self.url, method, path, Host=host, **headers)
+        return ask(self.url, method, path, None, Host=host, **headers)
 
 
 @pytest.fixture(scope="module")

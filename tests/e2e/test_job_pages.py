@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin, Subprotocol
 
 from managers import Manager, eventually
 
@@ -31,8 +32,8 @@ def page(shared: Manager) -> tuple[Manager, str, int]:
     """A job with a web server: its manager, id and port."""
     job_id = shared.client.submit({"run": [sys.executable, str(SERVER)]})[0]
     shared.wait(job_id, "running")
-    said = eventually(lambda: re.search(r"port (\d+)", shared.said(job_id)))
-    return shared, job_id, int(said[1])
+    said = eventually(lambda: re.findall(r"port (\d+)", shared.said(job_id)))
+    return shared, job_id, int(said[0])
 
 
 def opened(manager: Manager) -> HTTPConnection:
@@ -117,20 +118,21 @@ def socket_to(
 ) -> AbstractContextManager[ClientConnection]:
     place = urlsplit(manager.client.url)
     made = socket.create_connection((place.hostname or "", place.port or 0))
-    return connect(
+    opened_socket: AbstractContextManager[ClientConnection] = connect(
         f"ws://{headers['Host']}{path}",
         sock=made,
-        origin=f"http://{headers['Host']}",  # type: ignore[arg-type]  # a NewType of str
+        origin=Origin(f"http://{headers['Host']}"),
         additional_headers={"Cookie": headers["Cookie"]},
         open_timeout=60,
         **more,
     )
+    return opened_socket
 
 
 def test_sockets_carry_messages_of_any_kind(page: tuple[Manager, str, int]) -> None:
     manager, job_id, port = page
     host = visit(manager, f"/proxy/{job_id}/{port}/")
-    with socket_to(manager, host, subprotocols=["first", "second"]) as opened_socket:
+    with socket_to(manager, host, subprotocols=[Subprotocol("first"), Subprotocol("second")]) as opened_socket:
         assert opened_socket.subprotocol == "second"
         large = os.urandom(900_000)
         for message in ("text", "ü" * 1000, b"\0\xff", b"", large):
@@ -201,7 +203,7 @@ def test_server_that_talks_no_http_or_stops_in_between_is_told(shared: Manager) 
         "    c.close()\n"
     )
     job_id = shared.client.submit({"run": [sys.executable, str(script)]})[0]
-    port = eventually(lambda: re.search(r"port (\d+)", shared.said(job_id)))[1]
+    port = eventually(lambda: re.findall(r"port (\d+)", shared.said(job_id)))[0]
     here = f"/proxy/{job_id}/{port}"
     assert ask(shared, f"{here}/old")[:2] == (200, b"to the end")
     for path in ("odd", "nothing"):

@@ -52,7 +52,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
 
 
 def port_of(manager: Manager, job_id: str) -> str:
-    return eventually(lambda: re.search(r"port (\d+)", manager.said(job_id)))[1]
+    found: list[str] = eventually(lambda: re.findall(r"port (\d+)", manager.said(job_id)))
+    return found[0]
 
 
 def at_home(manager: Manager, path: str) -> str:

@@ -24,7 +24,7 @@ from rota.api.access import OWNER, Forbidden, Unknown, digest_of
 from rota.api.guard.bearer import token_of
 from rota.api.guard.cross_site import FOREIGN, SAFE_METHODS, is_foreign
 from rota.api.limits.asgi import Asgi, Pages, Receive, Send
-from rota.api.proxy.forwarding import Forwarder
+from rota.api.proxy.forwarding import JobForwarding
 from rota.api.proxy.headers import to_job
 from rota.api.proxy.limits import TooFast
 from rota.api.proxy.pages import arrival, refusal
@@ -56,7 +56,7 @@ class ProxyEntrance:
         self._service = service
         self._pages = pages
         self._proxy = proxy
-        self._forwarder = Forwarder(service)
+        self._forwarder = JobForwarding(service)
         self._audited: dict[tuple[str, ProxyPlace], float] = {}
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:

@@ -26,7 +26,7 @@ from rota.store.run_folder import attempt_folder
 LOST_RIGHT = 4401
 
 
-class Forwarder:
+class JobForwarding:
     """The way from the manager to web servers in jobs."""
 
     def __init__(self, service: Service) -> None:

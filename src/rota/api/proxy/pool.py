@@ -35,7 +35,9 @@ class JobConnection:
 
 
 @dataclass(slots=True)
-class _Place:
+class PooledPlace:
+    """The connections to one place."""
+
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_CONNECTIONS))
     idle: list[JobConnection] = field(default_factory=list)
     users: int = 0
@@ -45,11 +47,11 @@ class ConnectionPool:
     """The connections to all places."""
 
     def __init__(self) -> None:
-        self._places: dict[Key, _Place] = {}
+        self._places: dict[Key, PooledPlace] = {}
 
     async def take(self, key: Key, *, fresh: bool = False) -> JobConnection:
         """Return a connection; raises `NoConnection`, or `TooBusy` if none becomes free for long."""
-        place = self._places.setdefault(key, _Place())
+        place = self._places.setdefault(key, PooledPlace())
         place.users += 1
         try:
             await asyncio.wait_for(place.slots.acquire(), WAIT_S)
@@ -90,7 +92,7 @@ class ConnectionPool:
         place.slots.release()
         self._leave(key, place)
 
-    def _leave(self, key: Key, place: _Place) -> None:
+    def _leave(self, key: Key, place: PooledPlace) -> None:
         place.users -= 1
         if not place.users and not place.idle:
             self._places.pop(key, None)
