@@ -30,6 +30,10 @@ writer.close()
 """
 
 
+XSRF = {"Cookie": "_xsrf=same", "X-XSRFToken": "same"}
+"""What Jupyter wants of a page's requests that change something."""
+
+
 def needs(program: str) -> str:
     found = shutil.which(program)
     if found is None:
@@ -42,7 +46,7 @@ def ask(url: str, method: str = "GET", body: object = None) -> object:
     connection = HTTPConnection(place.hostname or "", place.port, timeout=60)
     try:
         path = place.path + (f"?{place.query}" if place.query else "")
-        connection.request(method, path, None if body is None else json.dumps(body), {"Rota-Direct": "1"})
+        connection.request(method, path, None if body is None else json.dumps(body), {"Rota-Direct": "1", **XSRF})
         answer = connection.getresponse()
         assert answer.status < 300, (answer.status, answer.read())
         return json.loads(answer.read())

@@ -58,7 +58,7 @@ def _last_s(app, begun_s):
     manager = app.kernel_manager
     for name in list(manager.list_kernel_ids()):
         kernel = manager.get_kernel(name)
-        if getattr(kernel, "execution_state", "idle") not in ("idle", "dead"):
+        if getattr(kernel, "execution_state", "idle") == "busy":  # one that no page has opened yet is "starting"
             return time.time()
         found = getattr(kernel, "last_activity", None)
         if found is not None:
