@@ -45,6 +45,8 @@ class Failure:
 
 _NOT_RUN = re.compile(r"^rota: can't run (?:the task|.{1,300}? in .{1,300}?): (?P<why>[^\n]{1,200})$", re.MULTILINE)
 """What a supervisor writes when a task could not be started."""
+_NOT_CONTAINED = re.compile(r"^(?:Error|docker|FATAL): +([^\n]{1,300})$", re.MULTILINE)
+"""What runtimes write when they can't start a container."""
 _COMMAND_SIGNS = (
     (re.compile(r"error while loading shared libraries"), "a shared library of the command was not found"),
     (re.compile(r"not found|No such file or directory"), "the command was not found"),
@@ -63,13 +65,14 @@ def classify(
     gpu_memory_limit: str = "",
     not_suspended: str = "",
     crowded: bool = False,
+    not_contained: bool = False,
     causes: Sequence[CauseOfFailure] | None = None,
 ) -> Failure:
     """The failure of a task that ended with an exit code or by a signal.
 
     `asked_memory` is whether its memory limit is what it asked for. `gpu_memory_limit` is by how much it exceeded what
     it asked for, in words, if its supervisor ended it for that. `crowded` is whether suspended jobs held memory of its
-    GPUs.
+    GPUs. `not_contained` is whether its container could not be started.
     """
     if gpu_memory_limit:
         return _failure(FailureClass.PERMANENT, FailureCode.GPU_OUT_OF_MEMORY, gpu_memory_limit)
@@ -85,6 +88,10 @@ def classify(
     if not_suspended:
         return _failure(
             FailureClass.TRANSIENT, FailureCode.DEVICE, f"it could not be suspended or resumed: {not_suspended}"
+        )
+    if not_contained and (said := _NOT_CONTAINED.findall(end_of_output)):
+        return _failure(
+            FailureClass.PERMANENT, FailureCode.CONTAINER, f"its container could not be started: {said[-1]}"
         )
     if exit_code in (126, 127) and (cause := _command_fault(end_of_output)) is not None:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, cause)
