@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ import tempfile
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
+
+import pytest
 
 BUSYBOX = "/bin/busybox"
 IMAGE = "localhost/rota-test:1"
@@ -42,21 +45,24 @@ _libc.umount2(b"/sys/fs/cgroup/unified", 2)
 
 
 @lru_cache(maxsize=1)
-def why_no_podman() -> str | None:
-    """Why containers can't be run here; None if they can. They are tried once."""
+def image_store() -> Path:
+    """The store with the image, made once, which every user may read; skips the test where containers can't be run."""
     for program in ("podman", "crun", BUSYBOX):
         if shutil.which(program) is None:
-            return f"{program} is not installed (apt-get install podman crun catatonit busybox-static)"
+            pytest.skip(f"{program} is not installed (apt-get install podman crun catatonit busybox-static)")
     if os.geteuid() != 0:
-        return "only root can try containers under several users here"
-    with tempfile.TemporaryDirectory(prefix="rota-podman-") as made:
-        folder = Path(made)
-        store = make_store(folder)
-        words = ["--runroot", f"{made}/run", "--cgroup-manager", "cgroupfs"]
-        run = ["run", "--rm", "--cgroups=disabled", "--network=host", "--uts=host", "--cap-drop=all"]
-        limits = ["--ulimit=nproc=1000:1000", "--ulimit=nofile=256:256"]
-        done = podman("--root", str(store), *words, *run, *limits, IMAGE, "echo", "works")
-        return None if done.stdout == "works\n" else f"podman does not work here: {done.stderr.strip()[-300:]}"
+        pytest.skip("only root can try containers under several users here")
+    folder = Path(tempfile.mkdtemp(prefix="rota-podman-", dir="/var/lib"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)
+    store = make_store(folder)
+    words = ["--runroot", f"{folder}/run", "--cgroup-manager", "cgroupfs"]
+    run = ["run", "--rm", "--cgroups=disabled", "--network=host", "--uts=host", "--cap-drop=all"]
+    limits = ["--ulimit=nproc=1000:1000", "--ulimit=nofile=256:256"]
+    done = podman("--root", str(store), *words, *run, *limits, IMAGE, "echo", "works")
+    if done.stdout != "works\n":
+        pytest.skip(f"podman does not work here: {done.stderr.strip()[-300:]}")
+    return store
 
 
 def podman(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -70,7 +76,7 @@ def podman(*words: str, env: dict[str, str] | None = None) -> subprocess.Complet
 def make_store(folder: Path) -> Path:
     """Make a store with the image, which every user may read."""
     archive, store = folder / "image.tar", folder / "store"
-    _write_image(archive)
+    write_image(archive)
     for driver in ("overlay", "vfs"):
         words = ("--root", str(store), "--runroot", f"{folder}/run", "--storage-driver", driver)
         done = podman(*words, "--cgroup-manager", "cgroupfs", "import", str(archive), IMAGE)
@@ -82,7 +88,8 @@ def make_store(folder: Path) -> Path:
     return store
 
 
-def _write_image(path: Path) -> None:
+def write_image(path: Path) -> None:
+    """Write the image as an archive that `podman import` takes."""
     with tarfile.open(path, "w") as tar:
         for name, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("data", 0o755), ("proc", 0o755)):
             entry = tarfile.TarInfo(name)

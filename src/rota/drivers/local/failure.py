@@ -47,6 +47,8 @@ _NOT_RUN = re.compile(r"^rota: can't run (?:the task|.{1,300}? in .{1,300}?): (?
 """What a supervisor writes when a task could not be started."""
 _NOT_CONTAINED = re.compile(r"^(?:Error|docker|FATAL): +([^\n]{1,300})$", re.MULTILINE)
 """What runtimes write when they can't start a container."""
+_NOT_EXECUTED = re.compile(r"^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>[^\n]{1,200})\s*\Z", re.MULTILINE)
+"""What the first process of a container writes when it can't start the command."""
 _COMMAND_SIGNS = (
     (re.compile(r"error while loading shared libraries"), "a shared library of the command was not found"),
     (re.compile(r"not found|No such file or directory"), "the command was not found"),
@@ -93,6 +95,8 @@ def classify(
         return _failure(
             FailureClass.PERMANENT, FailureCode.CONTAINER, f"its container could not be started: {said[-1]}"
         )
+    if exit_code == 1 and (refused := _NOT_EXECUTED.search(end_of_output)) is not None:
+        return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, _command_fault(refused["why"]) or refused["why"])
     if exit_code in (126, 127) and (cause := _command_fault(end_of_output)) is not None:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, cause)
     found = diagnose(end_of_output, exit_code=exit_code, signal=number, causes=causes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rota.core.errors import RotaError
 from rota.drivers.local.containers.settings import Containers
 from rota.drivers.local.containers.volumes import MountedVolume
 from rota.store.run_folder import Json
@@ -61,6 +62,10 @@ class ContainerPlan:
         """
         found = [(volume, whose) for volume, whose in self.implied] + [(volume, "user") for volume in self.volumes]
         chosen = {volume.target for volume in self.volumes}
+        for volume, _ in found:
+            for path in (volume.source, volume.target):
+                if {":", ",", "\n"} & {*path} or not path.startswith("/"):
+                    raise RotaError(f"{path!r:.200} can't be mounted: it is not absolute, or holds a colon or a comma")
         return [
             [volume.source, volume.target, volume.read_only, whose]
             for volume, whose in found

@@ -114,7 +114,7 @@ def _volumes(task: Json) -> list[str]:
         except OSError as error:
             if whose == "user-if-there":
                 continue
-            raise OSError(error.errno, f"{source} can't be mounted: {error.strerror}") from None
+            raise OSError(errno.EINVAL, f"{source} can't be mounted: {error.strerror}") from None
         try:
             _refuse_others(folder, source, whose, container.get("allowed"))
             is_read_only = read_only or bool(os.fstatvfs(folder).f_flag & os.ST_RDONLY)
