@@ -25,7 +25,7 @@ from rota.drivers.local.containers.settings import Containers, Pull, RuntimeName
 from rota.drivers.local.containers.short_folder import make_short, remove_short
 from rota.drivers.local.containers.volumes import MountedVolume, image_name, volumes_of
 from rota.drivers.local.failure import FailureClass, classify
-from rota.drivers.local.task_runner import container
+from rota.drivers.local.task_runner.containers import become
 from rota.files.job import job_file
 from rota.files.up_file import ContainersPart
 
@@ -318,10 +318,10 @@ def test_link_out_of_what_may_be_mounted_is_refused(tmp_path: Path) -> None:
     order = {"mounts": mounts, "allowed": [str(tmp_path / "allowed")], "binds": False, "folder": str(tmp_path)}
 
     with pytest.raises(OSError, match="which may not be mounted here") as refused:
-        container._volumes({"container": order})
+        become._volumes({"container": order})
     assert refused.value.errno == errno.EACCES
     order["mounts"] = [[str(tmp_path / "allowed"), "/in", True, "user"], ["/none", "/x", False, "user-if-there"]]
-    assert container._volumes({"container": order}) == [f"{tmp_path}/allowed:/in:ro"]
+    assert become._volumes({"container": order}) == [f"{tmp_path}/allowed:/in:ro"]
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_command_that_is_not_in_the_image_is_named() -> None:
 
 def test_variable_with_a_line_break_is_refused_and_others_are_in_no_file() -> None:
     with pytest.raises(OSError, match="A has a line break"):
-        container._env_file({"A": "1\n2"})
-    path = container._env_file({"A": "1 2", "B": "#='\""})
+        become._env_file({"A": "1\n2"})
+    path = become._env_file({"A": "1 2", "B": "#='\""})
     assert Path(path).read_text() == "A=1 2\nB=#='\"\n"
     os.close(int(path.rpartition("/")[2]))

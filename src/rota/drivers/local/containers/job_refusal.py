@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def refuse_container(file: JobFile, containers: Containers, *, maps_accounts: bool) -> None:
-    """Raise a `RotaError` that names the field if a job's container can't be had here."""
+    """Raise a `RotaError` that names the field if a job's container can't be made here."""
     if file.image is None:
         if file.volumes:
             raise RotaError(

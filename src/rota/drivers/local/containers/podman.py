@@ -98,7 +98,7 @@ def _private(plan: ContainerPlan) -> tuple[tuple[str, ...], dict[str, str]]:
     words += [word for option in options for word in ("--storage-opt", option)]
     words += ["--runtime", RUNTIME, "--cgroup-manager", "cgroupfs", "--events-backend", "none", "--log-level", "fatal"]
     env = {"PATH": SEARCHED, "LANG": "C.UTF-8", "XDG_RUNTIME_DIR": str(folder / "xdg")}
-    if plan.user is None:  # as whom the manager runs: the configuration is its own
+    if plan.user is None:  # it runs as the manager's user, whose configuration applies
         env |= {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME") if name in os.environ}
     return tuple(words), {"HOME": str(folder / "home"), **env}
 

@@ -45,7 +45,7 @@ def members_of(task: Json) -> str | None:
 def processes_of(task: Json, pid: int, start: int) -> TaskProcesses:
     """Return the processes of a task, by its order and its first process."""
     if task.get("container"):
-        from rota.drivers.local.task_runner.container import ContainerProcesses
+        from rota.drivers.local.task_runner.containers.container_processes import ContainerProcesses
 
         return ContainerProcesses(task, pid, start)
     return TaskProcesses(pid, start, task["token"], members_of(task), is_sealed=is_sealed(task))

@@ -64,7 +64,7 @@ def record(task: Json, stdio: tuple[int, int, int], tell: int, life: int) -> Non
         "left": left,
     }
     if task.get("container"):
-        from rota.drivers.local.task_runner.container import usage
+        from rota.drivers.local.task_runner.containers.container_processes import usage
 
         ended |= usage(task)
     write_when_possible("exit.json", ended)
@@ -152,7 +152,7 @@ def _unpack(code: IO[bytes], folder: str) -> None:
 
 def _become_runtime(task: Json, code: IO[bytes] | None, beside: bool) -> None:
     """Turn into what runs the task's container, or starts a command in it."""
-    from rota.drivers.local.task_runner.container import as_user, become_runtime, keeps_rights
+    from rota.drivers.local.task_runner.containers.become import as_user, become_runtime, keeps_rights
 
     if code is not None:
         as_user(task, lambda: _unpack(code, task["workdir"]))
@@ -178,10 +178,10 @@ def _confine(task: Json, beside: tuple[int, int] | None, runs_command: bool) -> 
     """The cgroup, the CPUs and the mounts, then the user: what root may set comes first."""
     has_own_mounts = keeps_rights = False
     if task.get("container"):
-        from rota.drivers.local.task_runner import container
+        from rota.drivers.local.task_runner.containers import become as become_container
 
-        has_own_mounts = container.is_private(task)
-        keeps_rights = runs_command and container.keeps_rights(task)
+        has_own_mounts = become_container.is_private(task)
+        keeps_rights = runs_command and become_container.keeps_rights(task)
     for path in (task.get("cgroup") or {}).get("enter", ()):
         with open(path, "w", encoding="ascii") as members:
             members.write("0")

@@ -166,7 +166,7 @@ class Supervisor:
         if ended.get("exit_code") != 0 and kills_for_memory(self._task):
             self._cause = "memory"
         elif self._task.get("container"):
-            from rota.drivers.local.task_runner.container import was_not_started
+            from rota.drivers.local.task_runner.containers.container_processes import was_not_started
 
             self._cause = "container" if was_not_started(self._task, ended) else self._cause
         self._output.close()
