@@ -42,6 +42,7 @@ from rota.drivers.local.driver import Attempts, LocalDriver
 from rota.drivers.local.gpu.suspension import SuspendingAttempts
 from rota.drivers.local.paced_starts import PacedStarts, usual_most_tasks
 from rota.drivers.local.settings import Settings
+from rota.files.alerts.settings import AlertsPart
 from rota.files.notify.settings import NotificationsPart
 from rota.files.oidc_file import OidcFile
 from rota.files.up_file import HealthPart, LimitsPart
@@ -103,6 +104,8 @@ class Options:
     """How the health of nodes is checked."""
     notifications: NotificationsPart = field(default_factory=NotificationsPart)
     """How messages are sent."""
+    alerts: AlertsPart = field(default_factory=AlertsPart)
+    """The rules of alerts."""
     most_tasks: int | None = None
     """Tasks without devices that run at once; None: by the number of CPUs."""
     tenants: TenantSettings = field(default_factory=TenantSettings)
@@ -183,9 +186,8 @@ async def _serve(
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
     monitor = health.attached(gpu_monitor(options.settings, control))
-    service = with_parts(
-        _service(options, records, parts, control, forecasts, learning, monitor, health), options.notifications
-    )
+    made = _service(options, records, parts, control, forecasts, learning, monitor, health)
+    service = with_parts(made, options.notifications, options.alerts)
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -275,6 +275,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         call_limits=settings.limits,
         health=settings.health,
         notifications=settings.notifications,
+        alerts=settings.alerts,
         most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
