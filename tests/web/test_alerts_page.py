@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[Manager]:
-    rule = {"name": "waits", "when": "job_wait_seconds > 0.1", "severity": "critical", "message": "{name} waits"}
+    rule = {"name": "waits", "when": "rota_queue_wait_seconds > 0.1", "severity": "critical", "message": "{tenant} waits"}
     config = tmp_path / "rota.yaml"
     config.write_text(json.dumps({"health": {"checks": []}, "alerts": {"every": "100ms", "rules": [rule]}}))
     made = Manager(tmp_path, "--emulate", "gpu=1/1", "--config", str(config), "--require-token").start_guarded()
@@ -34,7 +34,7 @@ def test_alerts_are_shown_taken_and_silenced(chromium: Browser, manager: Manager
     desk = window(chromium, manager)
     log_in(desk, manager.token)
     page = desk.go("/alerts")
-    row = page.get_by_role("table", name="Alerts").get_by_role("row", name="second waits")
+    row = page.get_by_role("table", name="Alerts").get_by_role("row", name="nlp waits")
     expect(row).to_contain_text("firing · critical")
 
     row.get_by_role("button", name="Take").click()
