@@ -19,7 +19,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[Manager]:
-    rule = {"name": "waits", "when": "rota_queue_wait_seconds > 0.1", "severity": "critical", "message": "{tenant} waits"}
+    rule = {
+        "name": "waits",
+        "when": "rota_queue_wait_seconds > 0.1",
+        "severity": "critical",
+        "message": "{tenant} waits",
+    }
     config = tmp_path / "rota.yaml"
     config.write_text(json.dumps({"health": {"checks": []}, "alerts": {"every": "100ms", "rules": [rule]}}))
     made = Manager(tmp_path, "--emulate", "gpu=1/1", "--config", str(config), "--require-token").start_guarded()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -160,3 +161,47 @@ def unsilence(
     from rota.sdk.client import Client
 
     Client(server).end_silence(silence)
+
+
+@app.command("export")
+def export(
+    what: Annotated[str, typer.Argument(help="prometheus (a rule file) or grafana (a dashboard).")],
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The manager's settings: their rules too.", metavar="FILE")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file.", metavar="FILE")] = None,
+) -> None:
+    """Write a rule file for Prometheus, or a dashboard for Grafana, that watch a manager of one machine.
+
+    Rules about metrics that Prometheus scrapes are in it; those about single jobs, nodes and events are not.
+
+    Examples:
+
+      rota alerts export prometheus --config rota.yaml --out rota-rules.yaml
+
+      rota alerts export grafana --out rota-dashboard.json
+    """
+    import json
+
+    from rota.files.alerts.monitoring import MonitoredPlace, grafana_dashboard, prometheus_rules
+    from rota.files.alerts.settings import AlertsPart
+    from rota.files.up_file import read_up_file
+
+    if what not in ("prometheus", "grafana"):
+        raise RotaError(f"{what[:40]!r} is neither prometheus nor grafana")
+    found: object = None
+    if what == "grafana":
+        found = grafana_dashboard(MonitoredPlace.MACHINE)
+    else:
+        part = AlertsPart() if config is None else read_up_file(config).get("alerts", AlertsPart())
+        assert isinstance(part, AlertsPart), "as its field is typed"
+        found = prometheus_rules(MonitoredPlace.MACHINE, part.all_rules)
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"  # JSON is YAML as well
+    if out is None:
+        echo(text.rstrip())
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RotaError(f"--out {out}: it can't be written: {error}") from error
+    echo(f"written to {out}", err=True)

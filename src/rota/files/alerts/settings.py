@@ -21,7 +21,7 @@ from rota.files.yaml_input import parse_yaml
 
 Channels = Annotated[tuple[Name, ...], Field(max_length=20)]
 AlertSeverity = Literal["info", "warning", "critical"]
-_PLACE = re.compile(r"\{([^{}]*)\}")
+PLACE = re.compile(r"\{([^{}]*)\}")
 MOST_RULES = 500
 WITHIN_S = 600.0
 """For how long an event counts unless the rule says it."""
@@ -59,7 +59,7 @@ class AlertRule(FileModel):
             raise ValueError(f"rule {self.name!r}: {sorted(wrong)[0]} is for rules with `event`")
         if self.event is not None and "for_" in given:
             raise ValueError(f"rule {self.name!r}: `for` is for rules with `when`; use count and within")
-        for found in _PLACE.findall(self.message):
+        for found in PLACE.findall(self.message):
             if found not in (*labels, "value", "rule"):
                 names = ", ".join((*labels, "value", "rule"))
                 raise ValueError(f"rule {self.name!r}: message: there is no {{{found[:40]}}}; there are {names}")
@@ -95,7 +95,7 @@ class AlertRule(FileModel):
 
     def text(self, values: Mapping[str, str]) -> str:
         """Return the message, with labels and the value in their places."""
-        return _PLACE.sub(lambda found: values.get(found[1], ""), self.message)
+        return PLACE.sub(lambda found: values.get(found[1], ""), self.message)
 
 
 class AlertsPart(FileModel):
@@ -130,7 +130,7 @@ class AlertsPart(FileModel):
         )
 
     def refuse(self, notifications: NotificationsPart) -> None:
-        """Raise a `RotaError` for a channel that does not exist, or that can't reach anyone."""
+        """Raise a `RotaError` for a channel that does not exist, or that can reach no address."""
         known = [*notifications.channels, *([EMAIL] if notifications.smtp is not None else [])]
         shown = ", ".join(known) or "none; define some in notifications"
         for rule in self.all_rules:
@@ -147,7 +147,7 @@ class AlertsPart(FileModel):
 def default_rules() -> dict[str, AlertRule]:
     """Return the rules that come with Rota, by name."""
     if not _DEFAULTS:
-        text = (files("rota.files.alerts") / "default_rules.yaml").read_text(encoding="utf-8")
+        text = (files("rota.files.alerts") / "data" / "default_rules.yaml").read_text(encoding="utf-8")
         found = parse_yaml(text, "default_rules.yaml")
         assert isinstance(found, list)
         _DEFAULTS.update((rule.name, rule) for rule in map(AlertRule.model_validate, found))
