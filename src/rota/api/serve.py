@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import ipaddress
 import logging
 import os
 import signal
@@ -24,6 +23,7 @@ from rota import __version__
 from rota.api.app import make_app
 from rota.api.data.setup import refusal
 from rota.api.gpu.setup import gpu_monitor, gpu_upkeep
+from rota.api.guard.listening import is_loopback, listen, url_of
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Pages
 from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
@@ -31,7 +31,7 @@ from rota.api.limits.values import job_quota, most_connections, raise_descriptor
 from rota.api.parts import upkeep_of, with_parts
 from rota.api.proxy.places import LOCAL_DOMAIN
 from rota.api.service import Service
-from rota.core.errors import RotaError, Unavailable
+from rota.core.errors import Unavailable
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import JobCancelled
 from rota.core.model.cluster import Node
@@ -123,6 +123,11 @@ class Options:
     """The domain of the host names of pages of jobs."""
     """Whether a reverse proxy on this machine says where requests come from."""
 
+    @property
+    def domain(self) -> str | None:
+        """The domain of the pages of jobs; on loopback there is one without any setting."""
+        return self.proxy_domain or (LOCAL_DOMAIN if is_loopback(self.host) else None)
+
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
     """Run until a signal; the address is reported once requests are taken. A first token is written to a file."""
@@ -190,8 +195,7 @@ async def _serve(
     driver = LocalDriver(starts, control.state, control.kept)
     monitor = health.attached(gpu_monitor(options.settings, control))
     service = _service(options, records, parts, control, forecasts, learning, monitor, health)
-    domain = options.proxy_domain or (LOCAL_DOMAIN if is_loopback(options.host) else None)
-    service = with_parts(service, options.notifications, options.alerts, domain)
+    service = with_parts(service, options.notifications, options.alerts, options.domain)
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -352,40 +356,6 @@ def _about(options: Options, url: str) -> dict[str, object]:
         "isolation": str(options.settings.confinement),
         "isolation_why": options.settings.confinement.why,
     }
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(1024)
-    except (OSError, OverflowError) as error:
-        raise RotaError(
-            f"{host}:{port} can't be listened on: {error}; choose another with --host and --port"
-        ) from error
-    return listening
-
-
-def url_of(listening: socket.socket, *, secure: bool, near: bool = False) -> str:
-    """Return the URL of a socket; `near`: as seen from this machine."""
-    host, port = listening.getsockname()[:2]
-    if near:
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if secure else 'http'}://{shown}:{port}"
 
 
 @contextlib.contextmanager
