@@ -86,6 +86,13 @@ class _Course:
             kept_s = min(kept_s, self.ran(ordered_s))
         self.kept_s, self.since_s = kept_s, None
 
+    @property
+    def delays(self) -> OrderDelays | None:
+        """How long each start and stop took; None where none was seen."""
+        if not self.starts_s and not self.stops_s:
+            return None
+        return OrderDelays(starts_s=tuple(self.starts_s), stops_s=tuple(self.stops_s))
+
     def with_prices(self) -> Job:
         """Return the job with what its suspensions and resumptions took, where there were any."""
         checkpoint = self.job.checkpoint
@@ -140,7 +147,7 @@ def _submission(course: _Course, first_s: float) -> Submission:
         job=job,
         submit_s=course.submit_s - first_s,
         outcome=course.outcome or Outcome.SUCCEEDED,
-        delays=OrderDelays(starts_s=tuple(course.starts_s), stops_s=tuple(course.stops_s)),
+        delays=course.delays,
     )
 
 
