@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from rota.core.errors import RotaError
 from rota.core.model.job import OPPORTUNISTIC
+from rota.files.alerts.settings import AlertsPart
 from rota.files.document import read_document
 from rota.files.durations import Seconds
 from rota.files.job_shape import MOST_PRIORITY, Bytes, Name
@@ -243,11 +245,16 @@ class UpFile(FileModel):
     health: HealthPart = HealthPart()
     containers: ContainersPart = ContainersPart()
     notifications: NotificationsPart = NotificationsPart()
+    alerts: AlertsPart = AlertsPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("TLS needs both tls_cert and tls_key")
+        try:
+            self.alerts.refuse(self.notifications)
+        except RotaError as error:
+            raise ValueError(str(error)) from error
         return self
 
     @property

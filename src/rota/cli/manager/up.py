@@ -170,8 +170,8 @@ def verify(settings: UpFile) -> None:
 
 def _verify_logins(settings: UpFile) -> None:
     """Refuse a file of users or of single sign-on that can't be used."""
+    from rota.api.guard.listening import is_loopback
     from rota.api.identity.setup import need_oidc, read_secret
-    from rota.api.serve import is_loopback
     from rota.files.oidc_file import read_oidc_file
     from rota.store.user_file import read_users
 
@@ -277,6 +277,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         call_limits=settings.limits,
         health=settings.health,
         notifications=settings.notifications,
+        alerts=settings.alerts,
         most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
@@ -383,7 +384,7 @@ def _confinement(settings: UpFile) -> Confinement:
 
 def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
     """Refuse to run the jobs of all tokens as root, unless the settings say so explicitly."""
-    from rota.api.serve import is_loopback
+    from rota.api.guard.listening import is_loopback
 
     if os.geteuid() == 0 and accounts.is_empty and (settings.asks_for_tokens or not is_loopback(settings.host)):
         raise RotaError(
