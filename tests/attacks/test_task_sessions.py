@@ -185,7 +185,8 @@ def test_orders_that_are_none_end_no_task(lab: Lab, sent: bytes) -> None:
 
 
 @attack(
-    "fills the log by sockets that are refused, as anyone can open them", stopped_by="a refusal is no error of the log"
+    "fills the log by sockets that are refused, as any stranger can open them",
+    stopped_by="a refusal is no error of the log",
 )
 def test_refused_sockets_are_not_logged_as_errors(lab: Lab) -> None:
     for _ in range(3):

@@ -10,6 +10,7 @@ from rota.api.data.setup import data_upkeep, with_data
 from rota.api.service import Service
 from rota.api.sweeps.setup import sweep_upkeep, with_sweeps
 from rota.files.notify.settings import NotificationsPart
+from rota.live.health.disk_guard import DiskGuard
 
 
 def with_parts(service: Service, notifications: NotificationsPart) -> Service:
@@ -19,4 +20,5 @@ def with_parts(service: Service, notifications: NotificationsPart) -> Service:
 
 def upkeep_of(service: Service) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """Return what runs as long as the manager does."""
-    return [*sweep_upkeep(service), *data_upkeep(service), *account_upkeep(service)]
+    guards = [] if service.snapshots is None else [DiskGuard(service.control, service.home).run]
+    return [*guards, *sweep_upkeep(service), *data_upkeep(service), *account_upkeep(service)]

@@ -1,4 +1,4 @@
-"""What a client asks for in the first message of its session: checked field by field, whoever wrote the client."""
+"""What a client asks for in the first message of its session, checked field by field."""
 
 from __future__ import annotations
 

@@ -49,7 +49,11 @@ class TemplateRegistry:
         found = [JobTemplate(name=name, tenant=None, file=file) for name, file in library().items()]
         for tenant, own in sorted(self._stored.items()):
             if tenants is None or tenant in tenants:
-                found += [JobTemplate(name=name, tenant=tenant, file=self._file(tenant, name)) for name in sorted(own)]
+                found += [
+                    JobTemplate(name=name, tenant=tenant, file=file)
+                    for name in sorted(own)
+                    if (file := self._valid(tenant, name)) is not None
+                ]
         return found
 
     def find(self, name: str, tenant: str) -> JobTemplate:
@@ -65,6 +69,13 @@ class TemplateRegistry:
         if (tenant, name) not in self._files:
             self._files[tenant, name] = template_file(self._stored[tenant][name], name)
         return self._files[tenant, name]
+
+    def _valid(self, tenant: str, name: str) -> TemplateFile | None:
+        """A template, unless this Rota refuses what an older one accepted."""
+        try:
+            return self._file(tenant, name)
+        except RotaError:
+            return None
 
     async def put(self, name: str, tenant: str, values: Json, asker: Asker) -> JobTemplate:
         """Add a template to a tenant, or replace it."""
