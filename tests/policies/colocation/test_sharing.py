@@ -15,7 +15,7 @@ from rota.perf.speed.interleaving import throughput
 from rota.perf.speed.model import SpeedModel
 from rota.perf.speed.utilisation import Predictor
 from rota.policies import find_policy
-from rota.policies.published.colocation.arrivals import HOUR_S, ArrivalForecast
+from rota.policies.published.colocation.arrivals import HOUR_S, HourlyDemand
 
 # -- kubeshare -----------------------------------------------------------------------------------
 
@@ -171,14 +171,14 @@ def test_job_that_waits_in_a_quiet_hour_is_packed_when_the_next_begins() -> None
 
 
 def test_forecast_is_restored_from_memory() -> None:
-    forecast, again = ArrivalForecast(), ArrivalForecast()
+    forecast, again = HourlyDemand(), HourlyDemand()
     for seq, (hour, gpu_s) in enumerate([(0, 100.0), (23, 20.0), (0, 50.0)]):
         forecast.arrived(seq, hour * HOUR_S, gpu_s)
         forecast.arrived(seq, hour * HOUR_S, gpu_s)
 
     again.recall(forecast.memory)
 
-    assert ArrivalForecast().predicted_gpu_s(0.0) is None
+    assert HourlyDemand().predicted_gpu_s(0.0) is None
     assert forecast.predicted_gpu_s(10.0) is None
     assert again.predicted_gpu_s(24 * HOUR_S) == (20.0 + 150.0) / 2
 

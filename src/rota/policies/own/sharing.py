@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from rota.core.model.job import DeviceType, Job
+from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.groups import DeviceGroups
 from rota.mechanisms.colocation.rule import DefaultColocationRule
@@ -63,7 +63,7 @@ class LevelSharing(DefaultColocationRule):
         profiles = self._speed.profiles
         if profiles is None or job.model is None or other.model is None:
             return None
-        if profiles.beside(kind, job.model, other.model, max(job.gpus, 1)) is None:
+        if profiles.beside(kind, job.model, other.model, max(job.gpu_milli // WHOLE, 1)) is None:
             return None
         alone = self._speed.on_type(job, kind)
         return self._speed.beside(job, other, kind) / alone if alone > 0 else None

@@ -9,7 +9,7 @@ DAYS = 7
 """Earlier days whose same hour counts."""
 
 
-class ArrivalForecast:
+class HourlyDemand:
     """Sums what arriving jobs request by the hour, and predicts the present hour."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.groups import DeviceGroups
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import SHARES, Knowledge, Traits
-from rota.policies.published.colocation.arrivals import HOUR_S, ArrivalForecast
+from rota.policies.published.colocation.arrivals import HOUR_S, HourlyDemand
 
 TINY, MEDIUM, JUMBO = 0, 1, 2
 
@@ -61,7 +61,7 @@ class Lucid(DefaultColocationRule):
         self._params = params
         self._speed = knowledge.speed
         self._durations = Durations()
-        self._arrivals = ArrivalForecast()
+        self._arrivals = HourlyDemand()
         self._devices = 0
         self.refusals_stand = not params.quiet
 
