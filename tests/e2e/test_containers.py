@@ -11,11 +11,12 @@ import subprocess
 import tempfile
 import traceback
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from managers import Manager, eventually
+from managers import ROTA, Manager, eventually
 from podman_images import IMAGE, OWN_MOUNTS, image_store, write_image
 from rota.drivers.local.containers.plan import ContainerPlan
 from rota.drivers.local.containers.podman import podman_command
@@ -24,6 +25,7 @@ from rota.drivers.local.containers.volumes import MountedVolume
 from rota.drivers.local.task_runner.containers.become import become_runtime
 from rota.drivers.local.task_runner.processes import start_time
 from rota.sdk.client import Refused
+from terminals import UserTerminal
 
 STUBBORN = "trap '' TERM; echo up; while true; do sleep 0.1; done"
 SAVES = "trap 'echo saved >> $ROTA_RUN_DIR/saved; exit 0' TERM; echo up; while true; do sleep 0.1; done"
@@ -254,6 +256,41 @@ def test_command_beside_a_task_runs_in_its_container(manager: Manager) -> None:
     done = manager.rota("exec", job_id, "--", "sh", "-c", "cat /etc/whose /tmp/mark; echo $WORDS; pwd; exit 9")
 
     assert (done.returncode, done.stdout) == (9, f"of the image\nmark\ntwo words\n{manager.folder}\n")
+
+
+def test_shell_in_a_container_is_at_the_users_terminal(manager: Manager) -> None:
+    words = ("run", "--image", IMAGE, "--volume", f"{manager.folder}:/mine:ro", "-e", "PS1=ready> ", "--", "sh")
+    with closing(UserTerminal(words, manager.env, manager.folder)) as user:
+        user.see(b"ready> ")
+        user.type(b"cat /etc/whose; test -e /mine/rota.yaml && echo a$((1+1))b; stty size\n")
+        user.see(b"of the image")
+        user.see(b"a2b")
+        user.see(b"24 80")
+        user.resize(40, 100)
+        user.type(b"until test \"$(stty size)\" = '40 100'; do sleep 0.1; done; echo c$((1+2))d\n")
+        user.see(b"c3d")
+        user.type(b"sh -c 'echo go$((1))ne; exec sleep 1000'\n")
+        user.see(b"go1ne")
+        user.type(b"\x03")  # Ctrl-C: the program's
+        user.see(b"ready> ")
+        user.type(b"exit 9\n")
+
+        assert user.ends() == 9
+
+
+def test_input_and_output_of_a_container_are_pipes(manager: Manager) -> None:
+    sent = os.urandom(200_000)
+
+    done = subprocess.run(
+        [*ROTA, "run", "-T", "--image", IMAGE, "--", "sh", "-c", "cat; echo error >&2; exit 5"],
+        input=sent,
+        capture_output=True,
+        env=manager.env,
+        cwd=manager.folder,
+    )
+
+    assert (done.returncode, done.stdout) == (5, sent)
+    assert b"error" in done.stderr
 
 
 def test_job_that_asks_for_what_is_not_to_be_had_is_refused(manager: Manager) -> None:
