@@ -110,8 +110,6 @@ def submit(
 
       rota submit --array 0-9 --gpus 1 -- python sweep.py
 
-      rota submit openpai-job.yaml --no-image
-
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
     files, jobs, script = _asked(what or [], template, param or [], tenant, server)
