@@ -99,7 +99,7 @@ def become(
         implied=((MountedVolume(source=work, target=work, read_only=False), "user-if-there"),),
         volumes=(),
     )
-    order = {
+    order: dict[str, object] = {
         "argv": ["sh", "-c", run],
         "env": {"WORDS": "two words", "ROTA_TASK_TOKEN": "t"},
         "workdir": work,
