@@ -148,14 +148,13 @@ class Inventory:
         """Whether a placement could be taken now; `back`: by a job that never left it, drained or not."""
         if exclusive and any(self.nodes[slot.node].users for slot in placement):
             return False
+        if len(placement) == 1:
+            return self._is_slot_free(placement[0], roles, back=back)
         taken: list[Slot] = []
         grown = self.grown
         fits = True
         for slot in placement:
-            account = self.nodes[slot.node]
-            is_open = account.usable and self.matching(roles[slot.role]) >> slot.node & 1
-            closed = account.locked if back else not is_open
-            if closed or not self._slot_fits(slot, roles[slot.role]):
+            if not self._is_slot_free(slot, roles, back=back):
                 fits = False
                 break
             self._take_slot(slot, roles[slot.role])
@@ -164,6 +163,11 @@ class Inventory:
             self._give_slot(slot, roles[slot.role])
         self.grown = grown
         return fits
+
+    def _is_slot_free(self, slot: Slot, roles: tuple[Role, ...], *, back: bool) -> bool:
+        account, role = self.nodes[slot.node], roles[slot.role]
+        is_open = not account.locked if back else account.usable and self.matching(role) >> slot.node & 1
+        return bool(is_open) and self._slot_fits(slot, role)
 
     def set_up(self, index: int, up: bool) -> None:
         """A node failed or came back."""
