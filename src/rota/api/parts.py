@@ -7,14 +7,15 @@ from typing import Any
 
 from rota.api.accounts.setup import account_upkeep, with_accounts
 from rota.api.data.setup import data_upkeep, with_data
+from rota.api.proxy.setup import with_proxy
 from rota.api.service import Service
 from rota.api.sweeps.setup import sweep_upkeep, with_sweeps
 from rota.files.notify.settings import NotificationsPart
 
 
-def with_parts(service: Service, notifications: NotificationsPart) -> Service:
-    """Return the services with data, sweeps, accounts and notifications."""
-    return with_accounts(with_sweeps(with_data(service)), notifications)
+def with_parts(service: Service, notifications: NotificationsPart, proxy_domain: str | None) -> Service:
+    """Return the services with data, sweeps, accounts, notifications and the proxy to jobs."""
+    return with_proxy(with_accounts(with_sweeps(with_data(service)), notifications), proxy_domain)
 
 
 def upkeep_of(service: Service) -> list[Callable[[], Coroutine[Any, Any, None]]]:

@@ -29,6 +29,7 @@ from rota.api.limits.asgi import Pages
 from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
 from rota.api.limits.values import job_quota, most_connections, raise_descriptor_limit
 from rota.api.parts import upkeep_of, with_parts
+from rota.api.proxy.places import LOCAL_DOMAIN
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Cause
@@ -115,6 +116,8 @@ class Options:
     url: str | None = None
     """The address under which browsers reach the manager, for single sign-on."""
     trust_proxy: bool = False
+    proxy_domain: str | None = None
+    """The domain of the host names of pages of jobs."""
     """Whether a reverse proxy on this machine says where requests come from."""
 
 
@@ -183,9 +186,9 @@ async def _serve(
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
     monitor = health.attached(gpu_monitor(options.settings, control))
-    service = with_parts(
-        _service(options, records, parts, control, forecasts, learning, monitor, health), options.notifications
-    )
+    service = _service(options, records, parts, control, forecasts, learning, monitor, health)
+    domain = options.proxy_domain or (LOCAL_DOMAIN if is_loopback(options.host) else None)
+    service = with_parts(service, options.notifications, domain)
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -38,6 +38,8 @@ from rota.store.data.snapshots import Snapshots
 from rota.store.records import Records
 
 if TYPE_CHECKING:
+    from rota.api.proxy.places import ProxyNames
+    from rota.api.proxy.visits import Visits
     from rota.live.health.cluster_health import ClusterHealth  # with all of the Kubernetes driver
 
 
@@ -55,6 +57,15 @@ class AccountParts:
 
     budgets: BudgetKeeper
     sender: Sender
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyParts:
+    """What leads browsers to web servers in jobs."""
+
+    names: ProxyNames | None
+    """The host names of pages of jobs; None without a domain for them."""
+    visits: Visits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +117,8 @@ class Service:
     """The full-text search; None where jobs are not processes of this manager."""
     templates: TemplateRegistry | None = None
     """Templates of jobs; None where jobs are not processes of this manager."""
+    proxy: ProxyParts | None = None
+    """The way to web servers in jobs; None where jobs are not processes of this manager."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 

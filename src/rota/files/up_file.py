@@ -102,6 +102,7 @@ PriorityCaps = Annotated[
 ]
 
 
+DOMAIN = r"^(?i:(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?){0,20})$"
 Percent = Annotated[float, Field(ge=0, le=100)]
 MIG_PROFILE = r"^[1-9][0-9]?g\.[0-9]+gb(\+[a-z0-9.]+)?$"
 PerKwh = Annotated[float, Field(ge=0, le=1e6)]
@@ -222,6 +223,7 @@ class UpFile(FileModel):
     oidc: Path | None = None
     url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
     trust_proxy: Annotated[bool, Field(strict=True)] = False
+    proxy_domain: Annotated[str, Field(pattern=DOMAIN)] | None = None
     cgroups: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     tls_cert: Path | None = None
     tls_key: Path | None = None

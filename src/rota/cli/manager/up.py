@@ -36,6 +36,7 @@ from rota.cli.manager.up_options import (
     PolicyOption,
     Protected,
     ProtectOption,
+    ProxyDomainOption,
     RequireToken,
     RunAs,
     Scratch,
@@ -102,6 +103,7 @@ def up(
     oidc: OidcOption = None,
     url: UrlOption = None,
     trust_proxy: TrustProxyOption = False,
+    proxy_domain: ProxyDomainOption = None,
     cgroups: CgroupsOption = Cgroup.AUTO,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
@@ -282,6 +284,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         oidc=None if settings.oidc is None else read_oidc_file(settings.oidc),
         url=settings.url,
         trust_proxy=settings.trust_proxy,
+        proxy_domain=settings.proxy_domain,
     )
 
 
