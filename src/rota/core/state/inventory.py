@@ -28,6 +28,7 @@ class Inventory:
         "free",
         "grown",
         "idle_free",
+        "locked",
         "memory_total",
         "nodes",
         "pool_by_type",
@@ -55,9 +56,8 @@ class Inventory:
         """CPU thousandths and memory bytes of all nodes that count theirs."""
         self.fitting: dict[tuple[Terms, tuple[Toleration, ...]], int] = {}
         """What `matching` found, until a node comes or goes."""
-        self.unproven = 0
-        self.avoided = 0
-        """The nodes that are not proven, and those that a search leaves out at present, as bit sets."""
+        self.unproven = self.avoided = self.locked = 0
+        """The nodes that are not proven, that a search leaves out at present, and of exclusive jobs, as bit sets."""
         for node in () if cluster is None else cluster.nodes:
             self.add(node)
 
@@ -152,17 +152,15 @@ class Inventory:
             return self._is_slot_free(placement[0], roles, back=back)
         taken: list[Slot] = []
         grown = self.grown
-        fits = True
         for slot in placement:
             if not self._is_slot_free(slot, roles, back=back):
-                fits = False
                 break
             self._take_slot(slot, roles[slot.role])
             taken.append(slot)
         for slot in reversed(taken):
             self._give_slot(slot, roles[slot.role])
         self.grown = grown
-        return fits
+        return len(taken) == len(placement)
 
     def _is_slot_free(self, slot: Slot, roles: tuple[Role, ...], *, back: bool) -> bool:
         account, role = self.nodes[slot.node], roles[slot.role]
@@ -222,6 +220,7 @@ class Inventory:
         copy.cpu_total = self.cpu_total
         copy.memory_total = self.memory_total
         copy.unproven = self.unproven
+        copy.locked = self.locked
         return copy
 
     # -- slots -----------------------------------------------------------------------------------
@@ -367,6 +366,7 @@ class Inventory:
     def _set_locked(self, index: int, locked: bool) -> None:
         self._delist(index)
         self.nodes[index].locked = locked
+        self.locked = self.locked | 1 << index if locked else self.locked & ~(1 << index)
         self._enlist(index)
 
     def _delist(self, index: int) -> None:

@@ -62,6 +62,8 @@ class Index:
         """Holders whose key is for one walk only."""
         self.growth = GrowthLog()
         """Nodes on which more became available, or whose holders have gone back in the order."""
+        self.walk_from = 0
+        """How many entries the log had when the present walk began."""
         self._grown = 0
         """Nodes that are not in that log yet, as a bit set."""
         self._timers: list[tuple[float, int, LiveJob]] = []
@@ -70,6 +72,11 @@ class Index:
     def keeps_refusals(self) -> bool:
         """Whether a lane's first job that found no devices can be passed over until more becomes available."""
         return not (self._one_lane or self._expects or self.drifts or self._groups is not None)
+
+    def begin_walk(self, inventory: Inventory) -> None:
+        """Note in the log where a walk begins."""
+        self.log_growth(inventory)
+        self.walk_from = self.growth.count
 
     def log_growth(self, inventory: Inventory) -> None:
         """Enter into the log on which nodes more became available."""

@@ -55,7 +55,7 @@ class Lane:
         "need",
         "refusals",
         "refused_code",
-        "refused_key",
+        "roomless",
         "slope",
     )
 
@@ -71,13 +71,14 @@ class Lane:
         """Since when its first job finds enough devices, but not together; below 0 if that is not so."""
         self.need: Need | None = None
         """What a task of its jobs needs of a node, once that was asked."""
-        self.refused_key: Key | None = None
-        """The key of the last refusal; None if an attempt was made since."""
         self.refused_code: ReasonCode | None = None
         """Why, where the number of free devices would have sufficed."""
         self.refusals: list[tuple[Key, int]] = []
-        """Keys, as at time 0, with which no devices were found, free or by preemption, and when in the growth log; in
-        ascending order, and so the latest last: a refusal makes earlier ones of later keys superfluous."""
+        """The key, as at time 0, with which no devices were found, free or by preemption, and when in the growth log,
+        until another attempt; then keys with which there was no room on the nodes logged later, and when."""
+        self.roomless: list[tuple[Key, int]] = []
+        """Keys with which no node had room, and when. In both lists keys ascend, and so do the moments: what holds for
+        a key holds for later ones."""
 
     @property
     def is_scattered(self) -> bool:

@@ -94,6 +94,7 @@ class ListScheduler:
             for live in list(index.unkeyed):
                 index.key_holder(live, draft.now_s)
         index.fire(draft.now_s)
+        index.begin_walk(draft.inventory)
         lanes: Iterable[Lane] = index.fresh
         if index.scattered and not self._rule.preempts:
             lanes = {**index.fresh, **index.scattered}
@@ -200,7 +201,7 @@ class _Walk:
         draft = self._draft
         if is_refused(lane, key, self._index, draft, preempts=self._rule.preempts):
             return same_answer(lane, draft)
-        lane.refused_key = None
+        lane.refusals.clear()
         self._spared = False
         missing = draft.allocator.shortage.milli(live, draft.inventory)
         answer: Placement | Reason | None = None

@@ -11,7 +11,17 @@ from rota.core.state.node_accounts import NodeAccount
 class Need:
     """What a task of a role needs of a node, and which nodes are large enough for it."""
 
-    __slots__ = ("_fitting", "_nodes", "cpu_milli", "device_milli", "disk_bps", "memory_bytes", "network_bps", "role")
+    __slots__ = (
+        "_fitting",
+        "_nodes",
+        "allowed",
+        "cpu_milli",
+        "device_milli",
+        "disk_bps",
+        "memory_bytes",
+        "network_bps",
+        "role",
+    )
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -20,6 +30,8 @@ class Need:
         self.memory_bytes = role.memory_bytes
         self.network_bps = role.network_bps
         self.disk_bps = role.disk_bps
+        self.allowed = 0
+        """The nodes that a task may use, large enough or not, as a bit set."""
         self._nodes = 0
         self._fitting: dict[tuple[Terms, tuple[Toleration, ...]], int] | None = None
         """What the inventory kept when the nodes were looked at; it begins another when a node comes or goes."""
@@ -35,7 +47,7 @@ class Need:
         allowed = 0
         for pool in inventory.eligible(self.role):
             allowed |= pool.nodes
-        nodes = inventory.matching(self.role) & allowed
+        self.allowed = nodes = inventory.matching(self.role) & allowed
         found, left = nodes, nodes
         while left:
             low = left & -left

@@ -40,18 +40,25 @@ def is_refused(lane: Lane, key: Key, index: Index, draft: Draft, *, preempts: bo
     need = need_of(lane, live)
     nodes = need.nodes(inventory)
     index.log_growth(inventory)
-    is_open = draft.guard is OPEN
-    at = _refused_at(lane, stored, is_open)
-    if at >= 0:
-        nodes &= index.growth.since(at)
-    elif not preempts or need.role.count > 1 or not is_open or not may_keep(live, index, draft):
+    refused, roomless = _latest(lane.refusals, stored), _latest(lane.roomless, stored)
+    if refused < 0 and (
+        not preempts or need.role.count > 1 or draft.guard is not OPEN or not may_keep(live, index, draft)
+    ):
         return False
+    if inventory.locked:  # what an exclusive job leaves is not counted
+        asked = need.allowed if refused < 0 else need.allowed & index.growth.since(lane.refusals[0][1])
+        if inventory.locked & asked:
+            return False
+    if refused >= 0 or roomless >= 0:
+        nodes &= index.growth.since(max(refused, roomless))
     if nodes and _any_room(nodes, need, key, index, draft, preempts and live.job.preempts):
         return False
-    if at < 0:
+    if refused < 0:
         refuse(lane, index, None)
     elif nodes:
-        _keep(lane, stored, index)
+        _keep(lane.refusals, 1, stored, index.growth.count)
+    if nodes and roomless >= refused:
+        _keep(lane.roomless, 0, stored, index.growth.count)
     return True
 
 
@@ -64,17 +71,11 @@ def need_of(lane: Lane, live: LiveJob) -> Need:
     return need
 
 
-def _refused_at(lane: Lane, key: Key, is_open: bool) -> int:
-    """When the growth log had how many entries as a job with this key or an earlier one was last refused; -1 if none.
-
-    Where jobs are protected, an attempt also finds out until when. So after an attempt that gave no refusal to keep,
-    one is made again.
-    """
-    if not is_open and (lane.refused_key is None or key < lane.refused_key):
-        return -1
-    for refused in reversed(lane.refusals):
-        if refused[0] <= key:
-            return refused[1]
+def _latest(found: list[tuple[Key, int]], key: Key) -> int:
+    """When the same was last found for this key or one before it; -1 if it was not."""
+    for before, at in reversed(found):
+        if before <= key:
+            return at
     return -1
 
 
@@ -111,19 +112,17 @@ def same_answer(lane: Lane, draft: Draft) -> Placement | Reason | None:
 def refuse(lane: Lane, index: Index, code: ReasonCode | None) -> None:
     """Record that the first job of a lane found no devices, and why where their number would suffice."""
     lane.refused_code = code
-    if len(index.lanes) >= _MANY_SHAPES:
-        lane.refused_key = lane.head[0]
-        _keep(lane, lane.head[0], index)
+    lane.refusals.clear()
+    lane.refusals.append((lane.head[0], index.walk_from))
 
 
-def _keep(lane: Lane, key: Key, index: Index) -> None:
-    """Record that a job with this key found no devices on any node."""
-    refusals = lane.refusals
-    while refusals and refusals[-1][0] >= key:
-        refusals.pop()
-    refusals.append((key, index.growth.count))
-    if len(refusals) > _MOST_KEPT:
-        del refusals[0]
+def _keep(found: list[tuple[Key, int]], first: int, key: Key, at: int) -> None:
+    """Record that no room was found with a key; what was found for later keys, from `first` on, is superfluous then."""
+    while len(found) > first and found[-1][0] >= key:
+        found.pop()
+    found.append((key, at))
+    if len(found) > _MOST_KEPT:
+        del found[first]
 
 
 def _has_room(
