@@ -8,11 +8,13 @@ from docs.pages import ROOT
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
 from rota.api.accounts import budgets, usage
 from rota.api.admin import audit, tenants, tokens
+from rota.api.alerts import routes as alert_routes
 from rota.api.data import artefacts, data_sets, search, snapshots
 from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
 from rota.api.interactive import routes as session_routes
+from rota.api.proxy import routes as proxy_routes
 from rota.api.sweeps import routes as sweep_routes
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
@@ -58,7 +60,9 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         job_templates.router,
         usage.router,
         budgets.router,
+        alert_routes.router,
         session_routes.router,
+        proxy_routes.router,
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

@@ -27,6 +27,7 @@ from rota.api.access import Forbidden, Unknown
 from rota.api.accounts import budgets as budget_routes
 from rota.api.accounts import usage as usage_routes
 from rota.api.admin import audit, tenants, tokens
+from rota.api.alerts import routes as alert_routes
 from rota.api.data import artefacts, data_sets, search, snapshots
 from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
@@ -75,6 +76,7 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(sweep_routes.router, prefix="/api/v1")
     app.include_router(usage_routes.router, prefix="/api/v1")
     app.include_router(budget_routes.router, prefix="/api/v1")
+    app.include_router(alert_routes.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
     app.include_router(session_routes.router, prefix="/api/v1")
     app.include_router(proxy_routes.router, prefix="/api/v1")

@@ -18,6 +18,7 @@ from rota.core.model.job import JobId, NodeId
 from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.files.up_file import LimitsPart
 from rota.live.accounts.keeper import BudgetKeeper
+from rota.live.alerts.keeper import AlertKeeper
 from rota.live.data.search_index import SearchIndex
 from rota.live.data.template_registry import TemplateRegistry
 from rota.live.estimates.learning import Learning
@@ -109,6 +110,8 @@ class Service:
     """The health of the nodes of a Kubernetes cluster; None elsewhere."""
     accounts: AccountParts | None = None
     """Budgets and messages; None where the jobs are another system's."""
+    alerts: AlertKeeper | None = None
+    """Alert rules and their states; None where the jobs are another system's."""
     sweeps: SweepParts | None = None
     """Searches over parameters; None where jobs are not processes of this manager."""
     snapshots: Snapshots | None = None

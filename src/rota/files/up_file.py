@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from rota.core.errors import RotaError
 from rota.core.model.job import OPPORTUNISTIC
+from rota.files.alerts.settings import AlertsPart
 from rota.files.document import read_document
 from rota.files.durations import Seconds
 from rota.files.job_shape import MOST_PRIORITY, Bytes, Name
@@ -185,6 +187,15 @@ class HealthPart(FileModel):
     stall_after: Annotated[Seconds, Field(gt=0)] = 600.0
 
 
+class ContainersPart(FileModel):
+    """What runs the containers of jobs, where their images are, and what may be mounted."""
+
+    runtime: Annotated[Literal["auto", "podman", "docker", "apptainer", "off"], Switch] = "auto"
+    pull: Literal["never", "missing", "always"] = "never"
+    images: tuple[Path, ...] = ()
+    volumes: tuple[Annotated[str, Field(pattern=r"^/.*[^/]$|^/$")], ...] | None = None
+
+
 class UpFile(FileModel):
     """How a manager is run. What is not given is as `rota up` says."""
 
@@ -232,12 +243,18 @@ class UpFile(FileModel):
     limits: LimitsPart = LimitsPart()
     gpu: GpuPart = GpuPart()
     health: HealthPart = HealthPart()
+    containers: ContainersPart = ContainersPart()
     notifications: NotificationsPart = NotificationsPart()
+    alerts: AlertsPart = AlertsPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("TLS needs both tls_cert and tls_key")
+        try:
+            self.alerts.refuse(self.notifications)
+        except RotaError as error:
+            raise ValueError(str(error)) from error
         return self
 
     @property
@@ -275,6 +292,11 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
         named = {name: getattr(health, name) for name in ("programs", "causes")}
         update = {name: beside / value for name, value in named.items() if value is not None}
         given["health"] = health.model_copy(update=update)
+    containers = given.get("containers")
+    if isinstance(containers, ContainersPart):
+        given["containers"] = containers.model_copy(
+            update={"images": tuple(beside / each for each in containers.images)}
+        )
     accounts = given.get("accounts")
     if isinstance(accounts, str) and accounts not in ("names", "tokens"):
         given["accounts"] = str(beside / accounts)

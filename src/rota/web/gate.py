@@ -24,7 +24,7 @@ from rota.web.login_requests import LOGIN_PATHS, LoginRequests
 from rota.web.sessions import COOKIE, SECURE_COOKIE, Sessions, Visitor
 
 PAGES = (
-    *("/", "/home", "/jobs", "/compare", "/sweeps", "/cluster", "/timeline", "/network", "/tenants"),
+    *("/", "/home", "/jobs", "/compare", "/sweeps", "/cluster", "/timeline", "/network", "/tenants", "/alerts"),
     *("/what-if", "/truth", "/submit", "/templates", "/audit-log"),
 )
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")

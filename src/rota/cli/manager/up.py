@@ -170,8 +170,8 @@ def verify(settings: UpFile) -> None:
 
 def _verify_logins(settings: UpFile) -> None:
     """Refuse a file of users or of single sign-on that can't be used."""
+    from rota.api.guard.listening import is_loopback
     from rota.api.identity.setup import need_oidc, read_secret
-    from rota.api.serve import is_loopback
     from rota.files.oidc_file import read_oidc_file
     from rota.store.user_file import read_users
 
@@ -277,6 +277,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         call_limits=settings.limits,
         health=settings.health,
         notifications=settings.notifications,
+        alerts=settings.alerts,
         most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
@@ -317,6 +318,7 @@ def _guide(network: str | None, cluster: Cluster) -> LinkGuide | None:
 def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -> Settings:
     """The settings as those of the driver that runs tasks."""
     from rota.drivers.local.confinement.default_limits import SCRATCH_PART, default_limits, disk_part
+    from rota.drivers.local.containers.settings import find_containers
     from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import LOG_FILES, Settings
     from rota.health.causes import read_causes
@@ -328,6 +330,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
         home=home,
         accounts=_accounts(settings),
         confinement=_confinement(settings),
+        containers=find_containers(settings.containers, maps_accounts=not _accounts(settings).is_empty),
         umask=umask,
         task_env=settings.task_env or {},
         device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
@@ -381,7 +384,7 @@ def _confinement(settings: UpFile) -> Confinement:
 
 def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
     """Refuse to run the jobs of all tokens as root, unless the settings say so explicitly."""
-    from rota.api.serve import is_loopback
+    from rota.api.guard.listening import is_loopback
 
     if os.geteuid() == 0 and accounts.is_empty and (settings.asks_for_tokens or not is_loopback(settings.host)):
         raise RotaError(
