@@ -22,13 +22,23 @@ INSTALL_S = 600
 
 
 @functools.cache
-def chromium() -> str:
-    """Return the path of Chromium, installing it if possible; otherwise skip the test with the reason."""
+def _found_or_installed() -> str | None:
+    """Return the path of Chromium, installing it once if possible, with new lists of packages if need be."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
-        subprocess.run(command, capture_output=True, timeout=INSTALL_S, check=False)
-        found = shutil.which("chromium")
+        wait = ("-o", f"DPkg::Lock::Timeout={INSTALL_S // 2}")  # another program may be installing
+        install = ["apt-get", *wait, "install", "-y", "--no-install-recommends", "chromium"]
+        for command in (install, ["apt-get", *wait, "update"], install):
+            subprocess.run(command, capture_output=True, timeout=INSTALL_S, check=False)
+            found = shutil.which("chromium")
+            if found is not None:
+                break
+    return found
+
+
+def chromium() -> str:
+    """Return the path of Chromium, installing it if possible; otherwise skip the test with the reason."""
+    found = _found_or_installed()
     if found is None:
         pytest.skip("Chromium is not installed and can't be installed here; on Debian: apt-get install chromium")
     return found
