@@ -39,7 +39,7 @@ for batch in run:
 """
 
 
-def eventually(what: Callable[[], T], *, within_s: float = 60.0, every_s: float | None = None) -> T:
+def eventually(what: Callable[[], T], *, within_s: float = 120.0, every_s: float | None = None) -> T:
     """The first true answer; fails if there is none in time.
 
     Unless told how often, it asks less and less often: questions cost the one who answers time, and others theirs.
@@ -110,7 +110,7 @@ class Manager:
         self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)
         return self
 
-    def start(self, within_s: float = 90.0) -> Manager:
+    def start(self, within_s: float = 180.0) -> Manager:
         """Start it and wait until it answers."""
         sign = self.folder / "state" / "rota" / "manager.json"
         sign.unlink(missing_ok=True)
@@ -174,7 +174,7 @@ class Manager:
         """Where a job stands."""
         return str(self.client.job(job_id)["state"])
 
-    def wait(self, job_id: str, *states: str, within_s: float = 60.0) -> Json:
+    def wait(self, job_id: str, *states: str, within_s: float = 120.0) -> Json:
         """The job, once it is in one of these states, or ended if none is given."""
         wanted = frozenset(states) or FINAL
 
