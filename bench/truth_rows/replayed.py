@@ -63,7 +63,12 @@ class Known(Replay):
         found = super().assumed(engine, setting, arrived)
         if self.knows_process:
             first = self.submissions[0].job
-            arrivals = TrueProcess(engine.state.now_s, like=first, is_declared=first.estimate_s is not None)
+            arrivals = TrueProcess(
+                engine.state.now_s,
+                like=first,
+                is_declared=first.estimate_s is not None,
+                left=len(self.submissions) - arrived,
+            )
             found = replace(found, times=TrueTimes(), arrivals=arrivals)
         if self.knows_durations:
             by_id = {each.job.id: each.target for each in self.submissions}
@@ -93,10 +98,11 @@ class TrueTimes(RunTimes):
 
 
 class TrueProcess(Arrivals):
-    """The process by which the live rows' jobs arrive."""
+    """The process by which the live rows' jobs arrive, and how many are left."""
 
-    def __init__(self, now_s: float, *, like: Job, is_declared: bool) -> None:
+    def __init__(self, now_s: float, *, like: Job, is_declared: bool, left: int) -> None:
         super().__init__()
+        self._left = left
         self._from_s = now_s
         self._elastic = like.elastic is not None
         self._is_declared = is_declared
@@ -104,7 +110,8 @@ class TrueProcess(Arrivals):
     def draw(self, run: int, times: RunTimes, most: int) -> Sequence[Submission]:
         """Return later submissions of one run."""
         source = "declared" if self._is_declared else "history"
-        drawn = as_submissions(source, 7919 * (run + 1), elastic=self._elastic, count=AFTER + MEASURED)
+        seed = round(1e6 * self._from_s) * 7919 + run
+        drawn = as_submissions(source, seed, elastic=self._elastic, count=self._left)
         return [
             replace(
                 each, job=replace(each.job, id=JobId(f"later-{each.job.id}")), submit_s=self._from_s + each.submit_s

@@ -85,6 +85,7 @@ ASKING: dict[str, list[list[str]]] = {
     "audit": [["audit"], ["audit", "-o", "wide"], ["audit", "-o", "json"], ["audit", "verify"]],
     "estimate": [["estimate", "over-requested"]],
     "budgets": [["budgets"], ["budgets", "-o", "json"], ["budgets", "remove", "no-such"]],
+    "alerts": [["alerts"], ["alerts", "--all", "-o", "json"], ["alerts", "rules"], ["alerts", "ack", "no-such"]],
     "search": [["search", "waits"], ["search", "waits", "-o", "json"], ["search", "nowhere"]],
     "usage": [["usage"], ["usage", "--by", "user,project", "-o", "json"], ["usage", "-o", "csv"]],
     "shares": [["shares"], ["shares", "-o", "wide"], ["shares", "-o", "json"]],

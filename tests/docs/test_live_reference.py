@@ -8,6 +8,7 @@ from docs.pages import ROOT
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
 from rota.api.accounts import budgets, usage
 from rota.api.admin import audit, tenants, tokens
+from rota.api.alerts import routes as alert_routes
 from rota.api.data import artefacts, data_sets, search, snapshots
 from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
@@ -58,6 +59,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         job_templates.router,
         usage.router,
         budgets.router,
+        alert_routes.router,
         session_routes.router,
     )
     known = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,15 +14,16 @@ import pytest
 from builders import job
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import DeviceType
+from rota.core.model.job import Checkpoint, DeviceType
 from rota.drivers.simulator.study import Setting, simulate
 from rota.live.loop.boot import Scheduling
 from rota.live.workers.whatif import WhatIf, changed
+from rota.live.workers.whatif_worker import without_restarts
 from rota.scenario import Scenario
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.store.records import Records, WriteBatch
-from rota.traces.workload import Submission, Workload
+from rota.traces.workload import OrderDelays, Submission, Workload
 
 ONE = Cluster.uniform(("gpu", 1, 1))
 
@@ -76,3 +78,23 @@ def test_policy_from_a_file_is_refused(records: Records, tmp_path: Path) -> None
 
     with pytest.raises(RotaError, match="unknown policy"):
         asyncio.run(question.ask(now, [now.under(f"{tmp_path}/mine.py:fn")], 1.0))
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "work"),
+    [
+        (Checkpoint(), 80.0),
+        (Checkpoint(interval_s=math.inf), 100.0),
+        (Checkpoint(suspend_s=1.0, resume_s=1.0), 100.0),
+        (None, 100.0),
+    ],
+    ids=["saves", "starts over", "is suspended", "says nothing"],
+)
+def test_work_that_restarts_added_is_taken_off(checkpoint: Checkpoint | None, work: float) -> None:
+    delays = OrderDelays(starts_s=(0.1, 0.1, 0.1), stops_s=(0.2, 0.2))
+    found = Submission(job=job("a", work=100.0, checkpoint=checkpoint), submit_s=0.0, delays=delays)
+
+    assert without_restarts(found, 10.0).target == pytest.approx(work)
+    assert without_restarts(found, 0.0) == found
+    assert without_restarts(replace(found, delays=None), 10.0).target == pytest.approx(100.0)
+    assert without_restarts(found, 60.0).target > 0.0

@@ -41,7 +41,7 @@ def test_jobs_of_a_journal_run_as_long_as_they_ran(tmp_path: Path) -> None:
     workload = read_trace(written(tmp_path / "journal.jsonl"))
 
     found = [(each.job.id, each.submit_s, each.job.work, each.outcome) for each in workload.submissions]
-    assert found == [("a", 0.0, 4.0, Outcome.FAILED), ("b", 0.0, 10.0, Outcome.SUCCEEDED)]
+    assert found == [("a", 0.0, 4.0, Outcome.FAILED), ("b", 0.0, 6.0, Outcome.SUCCEEDED)]
     assert (workload.format, workload.left_out) == ("journal", 1)
     assert workload.cluster == cluster(node("n1"))
 
@@ -96,3 +96,26 @@ def test_work_of_a_resized_job_counts_by_its_speed(tmp_path: Path) -> None:
     workload = read_trace(tmp_path / "journal.jsonl")
 
     assert workload.submissions[0].job.work == pytest.approx(28.0)
+
+
+def test_delays_of_orders_come_from_the_journal_and_work_ends_with_the_order_to_stop(tmp_path: Path) -> None:
+    a = JobId("a")
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="any", cluster=cluster(node("n1"))))
+    with JournalWriter(tmp_path / "journal.jsonl", header) as journal:
+        journal.append(0.0, [JobArrived(job("a"))], [Start(a, on("n1", 1))], [])
+        journal.append(0.5, [Started(a, 1.0, 0.5)], [], [])
+        journal.append(10.5, [], [Stop(a, Cause.PREEMPTED)], [])
+        journal.append(12.5, [Stopped(a, 12.0)], [Start(a, on("n1", 1))], [])
+        journal.append(12.75, [], [Stop(a, Cause.PREEMPTED)], [])  # before it is answered that it has started
+        journal.append(13.0, [Started(a, 1.0, 13.0)], [], [])
+        journal.append(13.5, [Stopped(a, 12.5)], [], [])
+        journal.append(20.0, [], [Start(a, on("n1", 1))], [])
+        journal.append(21.0, [Started(a, 1.0, 21.0)], [], [])
+        journal.append(26.0, [JobEnded(a, End.SUCCEEDED, 17.5)], [], [])
+
+    (found,) = read_trace(tmp_path / "journal.jsonl").submissions
+
+    assert found.delays is not None
+    assert found.delays.starts_s == (0.5, 0.5, 1.0)
+    assert found.delays.stops_s == (2.0, 0.75)
+    assert found.job.work == pytest.approx(10.0 + 0.0 + 5.0)

@@ -27,6 +27,7 @@ from rota.api.access import Forbidden, Unknown
 from rota.api.accounts import budgets as budget_routes
 from rota.api.accounts import usage as usage_routes
 from rota.api.admin import audit, tenants, tokens
+from rota.api.alerts import routes as alert_routes
 from rota.api.data import artefacts, data_sets, search, snapshots
 from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
@@ -40,6 +41,8 @@ from rota.api.interactive import routes as session_routes
 from rota.api.limits.asgi import Asgi, Message, Pages, Receive, Send
 from rota.api.limits.callers import FairRequests
 from rota.api.log import LoggedRequests
+from rota.api.proxy import routes as proxy_routes
+from rota.api.proxy.entrance import JobHosts, ProxyEntrance
 from rota.api.service import Service
 from rota.api.sweeps import routes as sweep_routes
 from rota.core.errors import RotaError, Unavailable
@@ -73,8 +76,10 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(sweep_routes.router, prefix="/api/v1")
     app.include_router(usage_routes.router, prefix="/api/v1")
     app.include_router(budget_routes.router, prefix="/api/v1")
+    app.include_router(alert_routes.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
     app.include_router(session_routes.router, prefix="/api/v1")
+    app.include_router(proxy_routes.router, prefix="/api/v1")
     app.include_router(artefacts.router, prefix="/api/v1")
     app.include_router(snapshots.router, prefix="/api/v1")
     app.include_router(job_templates.router, prefix="/api/v1")
@@ -106,6 +111,8 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     )
     app.add_middleware(EndedStreams, service=service)
     app.add_middleware(SameSite)
+    if (jobs_pages := _job_pages(app, service, pages)) is not None:
+        app.add_middleware(JobHosts, entrance=jobs_pages)
     if not service.access.required:
         app.add_middleware(SameUser)
     app.add_middleware(NotedRefusals, service=service)
@@ -114,6 +121,15 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     if pages is not None:
         app.mount("/", pages)
     return app
+
+
+def _job_pages(app: FastAPI, service: Service, pages: Pages | None) -> ProxyEntrance | None:
+    """Add the way to web servers in jobs, where jobs are processes of this manager."""
+    if service.proxy is None:
+        return None
+    entrance = ProxyEntrance(service, service.proxy, pages)
+    app.mount("/proxy", entrance)
+    return entrance
 
 
 def _describe_job_files(app: FastAPI) -> None:

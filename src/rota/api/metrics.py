@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from rota.api.alerts.figures import folder_metrics, message_metrics, queue_metrics
 from rota.api.gpu.prometheus import gpu_metrics
 from rota.api.service import Service, principal, service
 from rota.health.node_state import NodeHealthState
@@ -24,11 +25,16 @@ class Collector:
     """Reads the manager's state when it is scraped; what the database holds was read before, off the loop."""
 
     def __init__(
-        self, parts: Service, counts: Mapping[tuple[str, str], int], scores: Mapping[ScoredMoment, TruthRow]
+        self,
+        parts: Service,
+        counts: Mapping[tuple[str, str], int],
+        scores: Mapping[ScoredMoment, TruthRow],
+        messages: Mapping[str, int],
     ) -> None:
         self._parts = parts
         self._counts = counts
         self._scores = scores
+        self._messages = messages
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
@@ -41,6 +47,9 @@ class Collector:
             jobs.add_metric([state_name], tally[state_name])
         yield jobs
         yield from self._devices()
+        yield from queue_metrics(self._parts, (tenant for tenant, _ in self._counts))
+        yield from folder_metrics(self._parts)
+        yield from message_metrics(self._messages)
         yield CounterMetricFamily("rota_steps", "Steps of the engine.", value=control.steps)
         times = control.step_times
         buckets = [(str(limit), count) for limit, count in times.cumulative()]
@@ -125,12 +134,17 @@ class Collector:
         yield found
 
 
+async def collector(parts: Service) -> Collector:
+    """Return a collector with what is read from the database."""
+    counts = await asyncio.to_thread(parts.records.counts)
+    scores = await asyncio.to_thread(parts.truth.scraped)
+    messages = {} if parts.accounts is None else await asyncio.to_thread(parts.records.outbox.counts)
+    return Collector(parts, counts, scores, messages)
+
+
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
     """Return the metrics in Prometheus' format."""
-    parts = service(request)
-    counts = await asyncio.to_thread(parts.records.counts)
-    scores = await asyncio.to_thread(parts.truth.scraped)
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector(parts, counts, scores))
+    registry.register(await collector(service(request)))
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

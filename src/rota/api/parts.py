@@ -6,17 +6,23 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rota.api.accounts.setup import account_upkeep, with_accounts
+from rota.api.alerts.setup import alert_upkeep, with_alerts
 from rota.api.data.setup import data_upkeep, with_data
+from rota.api.proxy.setup import with_proxy
 from rota.api.service import Service
 from rota.api.sweeps.setup import sweep_upkeep, with_sweeps
+from rota.files.alerts.settings import AlertsPart
 from rota.files.notify.settings import NotificationsPart
 
 
-def with_parts(service: Service, notifications: NotificationsPart) -> Service:
-    """Return the services with data, sweeps, accounts and notifications."""
-    return with_accounts(with_sweeps(with_data(service)), notifications)
+def with_parts(
+    service: Service, notifications: NotificationsPart, alerts: AlertsPart, proxy_domain: str | None
+) -> Service:
+    """Return the services with data, sweeps, accounts, notifications, alerts and the proxy to jobs."""
+    made = with_accounts(with_sweeps(with_data(service)), notifications)
+    return with_proxy(with_alerts(made, alerts), proxy_domain)
 
 
 def upkeep_of(service: Service) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """Return what runs as long as the manager does."""
-    return [*sweep_upkeep(service), *data_upkeep(service), *account_upkeep(service)]
+    return [*sweep_upkeep(service), *data_upkeep(service), *account_upkeep(service), *alert_upkeep(service)]

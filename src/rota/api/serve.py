@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import ipaddress
 import logging
 import os
 import signal
@@ -24,13 +23,15 @@ from rota import __version__
 from rota.api.app import make_app
 from rota.api.data.setup import refusal
 from rota.api.gpu.setup import gpu_monitor, gpu_upkeep
+from rota.api.guard.listening import is_loopback, listen, url_of
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Pages
 from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
 from rota.api.limits.values import job_quota, most_connections, raise_descriptor_limit
 from rota.api.parts import upkeep_of, with_parts
+from rota.api.proxy.places import LOCAL_DOMAIN
 from rota.api.service import Service
-from rota.core.errors import RotaError, Unavailable
+from rota.core.errors import Unavailable
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import JobCancelled
 from rota.core.model.cluster import Node
@@ -42,6 +43,7 @@ from rota.drivers.local.driver import Attempts, LocalDriver
 from rota.drivers.local.gpu.suspension import SuspendingAttempts
 from rota.drivers.local.paced_starts import PacedStarts, usual_most_tasks
 from rota.drivers.local.settings import Settings
+from rota.files.alerts.settings import AlertsPart
 from rota.files.notify.settings import NotificationsPart
 from rota.files.oidc_file import OidcFile
 from rota.files.up_file import HealthPart, LimitsPart
@@ -103,6 +105,8 @@ class Options:
     """How the health of nodes is checked."""
     notifications: NotificationsPart = field(default_factory=NotificationsPart)
     """How messages are sent."""
+    alerts: AlertsPart = field(default_factory=AlertsPart)
+    """The rules of alerts."""
     most_tasks: int | None = None
     """Tasks without devices that run at once; None: by the number of CPUs."""
     tenants: TenantSettings = field(default_factory=TenantSettings)
@@ -115,7 +119,14 @@ class Options:
     url: str | None = None
     """The address under which browsers reach the manager, for single sign-on."""
     trust_proxy: bool = False
+    proxy_domain: str | None = None
+    """The domain of the host names of pages of jobs."""
     """Whether a reverse proxy on this machine says where requests come from."""
+
+    @property
+    def domain(self) -> str | None:
+        """The domain of the pages of jobs; on loopback there is one without any setting."""
+        return self.proxy_domain or (LOCAL_DOMAIN if is_loopback(self.host) else None)
 
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
@@ -183,9 +194,8 @@ async def _serve(
     starts.attach(attempts)
     driver = LocalDriver(starts, control.state, control.kept)
     monitor = health.attached(gpu_monitor(options.settings, control))
-    service = with_parts(
-        _service(options, records, parts, control, forecasts, learning, monitor, health), options.notifications
-    )
+    service = _service(options, records, parts, control, forecasts, learning, monitor, health)
+    service = with_parts(service, options.notifications, options.alerts, options.domain)
     end_now = partial(controller.stop, cause=Cause.CANCELLED, force=True)
     server = _http_server(options, replace(service, end_now=end_now))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -346,40 +356,6 @@ def _about(options: Options, url: str) -> dict[str, object]:
         "isolation": str(options.settings.confinement),
         "isolation_why": options.settings.confinement.why,
     }
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(1024)
-    except (OSError, OverflowError) as error:
-        raise RotaError(
-            f"{host}:{port} can't be listened on: {error}; choose another with --host and --port"
-        ) from error
-    return listening
-
-
-def url_of(listening: socket.socket, *, secure: bool, near: bool = False) -> str:
-    """Return the URL of a socket; `near`: as seen from this machine."""
-    host, port = listening.getsockname()[:2]
-    if near:
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if secure else 'http'}://{shown}:{port}"
 
 
 @contextlib.contextmanager

@@ -15,8 +15,9 @@ from typing import Any
 
 from rota.api.app import make_app
 from rota.api.extender import with_extender
+from rota.api.guard.listening import is_loopback, url_of
 from rota.api.limits.asgi import Asgi, Pages
-from rota.api.serve import is_loopback, run_loop, url_of
+from rota.api.serve import run_loop
 from rota.api.service import Service
 from rota.api.terms import TermServer, answer_during, end_loop, open_term_server, result_of, term_service, work_until
 from rota.api.wire import demand_out, forecast_out

@@ -18,6 +18,7 @@ from rota.core.model.job import JobId, NodeId
 from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.files.up_file import LimitsPart
 from rota.live.accounts.keeper import BudgetKeeper
+from rota.live.alerts.keeper import AlertKeeper
 from rota.live.data.search_index import SearchIndex
 from rota.live.data.template_registry import TemplateRegistry
 from rota.live.estimates.learning import Learning
@@ -38,6 +39,8 @@ from rota.store.data.snapshots import Snapshots
 from rota.store.records import Records
 
 if TYPE_CHECKING:
+    from rota.api.proxy.places import ProxyNames
+    from rota.api.proxy.visits import Visits
     from rota.live.health.cluster_health import ClusterHealth  # with all of the Kubernetes driver
 
 
@@ -55,6 +58,15 @@ class AccountParts:
 
     budgets: BudgetKeeper
     sender: Sender
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyParts:
+    """What leads browsers to web servers in jobs."""
+
+    names: ProxyNames | None
+    """The host names of pages of jobs; None without a domain for them."""
+    visits: Visits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +110,8 @@ class Service:
     """The health of the nodes of a Kubernetes cluster; None elsewhere."""
     accounts: AccountParts | None = None
     """Budgets and messages; None where the jobs are another system's."""
+    alerts: AlertKeeper | None = None
+    """Alert rules and their states; None where the jobs are another system's."""
     sweeps: SweepParts | None = None
     """Searches over parameters; None where jobs are not processes of this manager."""
     snapshots: Snapshots | None = None
@@ -106,6 +120,8 @@ class Service:
     """The full-text search; None where jobs are not processes of this manager."""
     templates: TemplateRegistry | None = None
     """Templates of jobs; None where jobs are not processes of this manager."""
+    proxy: ProxyParts | None = None
+    """The way to web servers in jobs; None where jobs are not processes of this manager."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rota.api.guard.listening import is_loopback, listen
 from rota.api.guard.term_switch import TermSwitch
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.http_server import HttpServer, http_config
 from rota.api.limits.values import most_connections, raise_descriptor_limit
-from rota.api.serve import is_loopback, listen, only_one
+from rota.api.serve import only_one
 from rota.api.service import Service
 from rota.files.up_file import LimitsPart
 from rota.live.health.cluster_health import ClusterHealth

@@ -167,6 +167,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="alerts",
+        target="rota.cli.accounts.alerts:app",
+        summary="List alerts, acknowledge them, or silence them for a time.",
+        group=CommandGroup.RUN,
+    ),
+    CommandEntry(
         name="truth",
         target="rota.cli.manager.truth:truth",
         summary="Compare forecasts and simulations with what happened.",

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from rota.core.errors import RotaError
 from rota.core.model.job import OPPORTUNISTIC
+from rota.files.alerts.settings import AlertsPart
 from rota.files.document import read_document
 from rota.files.durations import Seconds
 from rota.files.job_shape import MOST_PRIORITY, Bytes, Name
@@ -102,6 +104,7 @@ PriorityCaps = Annotated[
 ]
 
 
+DOMAIN = r"^(?i:(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?){0,20})$"
 Percent = Annotated[float, Field(ge=0, le=100)]
 MIG_PROFILE = r"^[1-9][0-9]?g\.[0-9]+gb(\+[a-z0-9.]+)?$"
 PerKwh = Annotated[float, Field(ge=0, le=1e6)]
@@ -222,6 +225,7 @@ class UpFile(FileModel):
     oidc: Path | None = None
     url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
     trust_proxy: Annotated[bool, Field(strict=True)] = False
+    proxy_domain: Annotated[str, Field(pattern=DOMAIN)] | None = None
     cgroups: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -231,11 +235,16 @@ class UpFile(FileModel):
     gpu: GpuPart = GpuPart()
     health: HealthPart = HealthPart()
     notifications: NotificationsPart = NotificationsPart()
+    alerts: AlertsPart = AlertsPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("TLS needs both tls_cert and tls_key")
+        try:
+            self.alerts.refuse(self.notifications)
+        except RotaError as error:
+            raise ValueError(str(error)) from error
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""Calls of a manager's API about accounts: usage, prices, budgets and the fair-share standing."""
+"""Calls of a manager's API about accounts and alerts: usage, prices, budgets, the fair-share standing, alerts."""
 
 from __future__ import annotations
 
@@ -51,3 +51,33 @@ class AccountCalls(ABC):
         """Return the fair-share standing of tenants and their users."""
         answer: list[Json] = self._call("GET", "/shares" + ("" if tenant is None else f"?tenant={quote(tenant)}"))
         return answer
+
+    def alerts(self) -> list[Json]:
+        """Return the alerts about the caller's tenants, for admins all: firing, pending, and lately resolved ones."""
+        answer: list[Json] = self._call("GET", "/alerts")
+        return answer
+
+    def alert_rules(self) -> list[Json]:
+        """Return the rules that hold."""
+        answer: list[Json] = self._call("GET", "/alerts/rules")
+        return answer
+
+    def acknowledge_alert(self, alert_id: str) -> Json:
+        """Note that an alert is taken care of: it is not told again while it lasts."""
+        answer: Json = self._call("POST", f"/alerts/{quote(alert_id, safe='')}/acknowledge")
+        return answer
+
+    def silences(self) -> list[Json]:
+        """Return the silences that are not over."""
+        answer: list[Json] = self._call("GET", "/silences")
+        return answer
+
+    def silence_alerts(self, rule: str = "", labels: str = "", *, for_s: float, why: str = "") -> Json:
+        """Tell nothing for a time of alerts of a rule, or with labels such as `tenant="nlp"`."""
+        body = {"rule": rule, "labels": labels, "for_s": for_s, "why": why}
+        answer: Json = self._call("POST", "/silences", body)
+        return answer
+
+    def end_silence(self, silence_id: str) -> None:
+        """End a silence."""
+        self._call("DELETE", f"/silences/{quote(silence_id, safe='')}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
 
 from rota.store.schema import audit, audit_head
 
@@ -113,6 +113,17 @@ class AuditLog:
             wanted = wanted.where(audit.c.who == who)
         if what is not None:
             wanted = wanted.where(audit.c.what == what)
+        with self._engine.connect() as connection:
+            return connection.execute(wanted).all()
+
+    def last_number(self) -> int:
+        """Return the number of the last entry; 0 if there is none."""
+        with self._engine.connect() as connection:
+            return int(connection.execute(select(func.max(audit.c.n))).scalar() or 0)
+
+    def between(self, after: int, last: int) -> Sequence[Row[Any]]:
+        """Return the entries after a number up to another, oldest first."""
+        wanted = select(audit).where(audit.c.n > after, audit.c.n <= last).order_by(audit.c.n)
         with self._engine.connect() as connection:
             return connection.execute(wanted).all()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, or_, select, update
 
 from rota.store.accounts.holds import HoldRecords, write_holds
 from rota.store.accounts.outbox import OutboxRecords, write_messages
@@ -268,6 +268,12 @@ class Records(JobRecords):
         with self._engine.connect() as connection:
             yield from connection.execution_options(yield_per=1000).execute(wanted.order_by(steps.c.n)).scalars()
 
+    def last_step(self) -> int:
+        """Return the number of the last step; -1 if there is none."""
+        with self._engine.connect() as connection:
+            found = connection.execute(select(func.max(steps.c.n))).scalar()
+        return -1 if found is None else int(found)
+
     def first_step_since(self, at_s: float) -> int:
         """Return the first step at or after a time, by binary search; one past the last if there is none."""
         with self._engine.connect() as connection:
@@ -287,6 +293,13 @@ class Records(JobRecords):
         wanted = select(steps.c.n, steps.c.body).where(steps.c.n > after).order_by(steps.c.n.desc()).limit(limit)
         with self._engine.connect() as connection:
             return [(row.n, row.body) for row in reversed(connection.execute(wanted).all())]
+
+    def steps_with(self, words: Sequence[str], first: int, before: int) -> Sequence[str]:
+        """Return the steps from `first` up to `before` that contain one of some texts."""
+        named = or_(*(steps.c.body.contains(word, autoescape=True) for word in words))
+        wanted = select(steps.c.body).where(steps.c.n >= first, steps.c.n < before, named)
+        with self._engine.connect() as connection:
+            return connection.execute(wanted.order_by(steps.c.n)).scalars().all()
 
     def steps_about(self, job_id: str, first: int, before: int) -> Sequence[str]:
         """Return the steps from `first` up to `before` that name a job."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from statistics import fmean
 
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job
@@ -18,12 +19,35 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderDelays:
+    """How long the starts and the stops of a job really took, in order; after the last known one, their mean."""
+
+    starts_s: tuple[float, ...] = ()
+    stops_s: tuple[float, ...] = ()
+
+    def start_s(self, number: int, usual_s: float) -> float:
+        """Return how long a start takes, by number from 0; as usual where none is known."""
+        return _in_turn(self.starts_s, number, usual_s)
+
+    def stop_s(self, number: int, usual_s: float) -> float:
+        """Return how long a stop takes, by number from 0; as usual where none is known."""
+        return _in_turn(self.stops_s, number, usual_s)
+
+
+def _in_turn(known_s: tuple[float, ...], number: int, usual_s: float) -> float:
+    if number < len(known_s):
+        return known_s[number]
+    return fmean(known_s) if known_s else usual_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """A job, the moment of its submission, and its true outcome.
 
     `job.work` is what the job says of itself; it really ends with `outcome` once the fraction `ends_at` of
     that work is done (a job cancelled early, or one that fails on the way, ends below 1). `hidden_work` is the
-    true work of a job that does not say it.
+    true work of a job that does not say it. `delays` are known of a job that has run before; a simulation in which
+    starts or stops take no time ignores them.
     """
 
     job: Job
@@ -31,6 +55,7 @@ class Submission:
     outcome: Outcome = Outcome.SUCCEEDED
     ends_at: float = 1.0
     hidden_work: float | None = None
+    delays: OrderDelays | None = None
 
     @property
     def target(self) -> float:

@@ -21,6 +21,7 @@ NAVIGATION = (
     ("/timeline", "Timeline", "view_timeline"),
     ("/network", "Network", "hub"),
     ("/tenants", "Tenants", "groups"),
+    ("/alerts", "Alerts", "notifications"),
     ("/what-if", "What-if", "alt_route"),
     ("/truth", "Truth", "fact_check"),
     ("/submit", "Submit", "add_circle"),
@@ -62,6 +63,7 @@ def shown_pages(context: PageContext) -> list[tuple[str, str, str]]:
     hidden = {
         "/network": context.service.scheduling.network is None,
         "/sweeps": context.service.sweeps is None,
+        "/alerts": context.service.alerts is None,
         "/submit": not context.may_submit,
         "/templates": not context.may_submit or context.service.templates is None,
         "/what-if": not context.may_study,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from rota.api.access import is_local
+from rota.api.access import Principal, is_local
 from rota.api.guard.cross_site import is_foreign
 from rota.api.limits.asgi import Asgi, Message, Receive, Send
 from rota.api.service import Service
@@ -23,7 +24,7 @@ from rota.web.login_requests import LOGIN_PATHS, LoginRequests
 from rota.web.sessions import COOKIE, SECURE_COOKIE, Sessions, Visitor
 
 PAGES = (
-    *("/", "/home", "/jobs", "/compare", "/sweeps", "/cluster", "/timeline", "/network", "/tenants"),
+    *("/", "/home", "/jobs", "/compare", "/sweeps", "/cluster", "/timeline", "/network", "/tenants", "/alerts"),
     *("/what-if", "/truth", "/submit", "/templates", "/audit-log"),
 )
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
@@ -78,6 +79,13 @@ class Gate:
     def token_digest(self, scope: Any) -> str | None:
         """Return the digest of the token that the session of a request was opened with; None without a session."""
         return self._visitor(scope).token_digest()
+
+    def holder(self, scope: Any) -> Callable[[], Principal] | None:
+        """Return what finds the visitor's principal with its present rights; None for a request without a login."""
+        visitor = self._visitor(scope)
+        if not self._service.access.required and not is_local(Headers(scope=scope).get("host", "")):
+            return None
+        return visitor.principal if visitor.is_known() else None
 
     def _with_name(self, scope: Any, send: Send) -> Send:
         """Give a browser that needs no login a session's name: its pages then belong to it alone."""

@@ -23,6 +23,7 @@ from rota.web.bound_pages import BoundPages
 from rota.web.frame import frame
 from rota.web.page_context import PageContext
 from rota.web.pages import (
+    alerts,
     audit,
     cluster,
     compare,
@@ -58,6 +59,7 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/timeline", "Timeline", timeline.build),
     ("/network", "Network", network.build),
     ("/tenants", "Tenants", tenants.build),
+    ("/alerts", "Alerts", alerts.build),
     ("/what-if", "What-if", whatif.build),
     ("/truth", "Truth", truth.build),
     ("/submit", "Submit", submit.build),

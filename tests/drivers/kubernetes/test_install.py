@@ -19,7 +19,7 @@ from rota.cli.main import status
 from rota.drivers.kubernetes.api.rights import cluster_rules, own_rules, queue_admin_rules, user_rules
 from rota.drivers.kubernetes.install.chart import KEPT, VALUES, base_files, chart_files, write_files
 from rota.drivers.kubernetes.install.manifests import InstallOptions, manifests
-from rota.drivers.kubernetes.install.monitoring import alert_rules, dashboard
+from rota.files.alerts.monitoring import MonitoredPlace, grafana_dashboard, prometheus_rules
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -193,8 +193,8 @@ def exported() -> set[str]:
 
 
 def test_alerts_and_dashboard_name_metrics_that_exist() -> None:
-    rules = [rule for group in alert_rules()["groups"] for rule in group["rules"]]
-    panels = dashboard()["panels"]
+    rules = [rule for group in prometheus_rules(MonitoredPlace.KUBERNETES)["groups"] for rule in group["rules"]]
+    panels = grafana_dashboard(MonitoredPlace.KUBERNETES)["panels"]
     asked = [rule["expr"] for rule in rules] + [target["expr"] for panel in panels for target in panel["targets"]]
 
     assert len(rules) == len({rule["alert"] for rule in rules}) >= 6

@@ -71,7 +71,7 @@ def test_image_is_as_it_should_be(image: str, working: str) -> None:
         names = {each.name for each in packages.iterdir()}
         assert {"rota", "aiohttp", "orjson", "psycopg", "authlib"} <= names
         assert not {"pip", "pytest", "mypy", "torch", "hypothesis", "polars", "plotly"} & names
-        assert (packages / "rota/drivers/kubernetes/install/data/dashboard.json").is_file()
+        assert (packages / "rota/files/alerts/data/dashboard.json").is_file()
         files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
         assert sum(path.lstat().st_size for path in files) < MOST_BYTES
         own = [path for path in (folder / "opt/rota").rglob("*") if not path.is_symlink()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_WITH_TOKENS = ("/api/", "/metrics")
+_WITH_TOKENS = ("/api/", "/metrics", "/proxy/")
 """Paths that answer by token. Pages answer by session, whatever else their requests carry."""
 
 

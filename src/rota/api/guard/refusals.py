@@ -141,7 +141,9 @@ class NotedRefusals:
         scope.setdefault("state", {})
 
         async def noted(message: Any) -> None:
-            if message["type"] in _ANSWERS and message["status"] in REFUSED:
+            if scope["state"].get("proxied"):
+                pass  # the job's own answer, not the manager's
+            elif message["type"] in _ANSWERS and message["status"] in REFUSED:
                 self._note(scope, message["status"])
             elif message["type"] == "websocket.close" and message.get("code") == 1008:
                 self._note(scope, 403)

@@ -17,5 +17,8 @@ class Pages(Protocol):
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer one request."""
 
+    def holder(self, scope: Any) -> Callable[[], Any] | None:
+        """Return what finds the visitor's principal with its present rights; None for a request without a login."""
+
     def token_digest(self, scope: Any) -> str | None:
         """Return the digest of the token that the session of a request was opened with; None without a session."""

@@ -32,7 +32,7 @@ MESSAGES_PER_SECOND, MESSAGES_BURST = 20.0, 200
 """Messages of all pages of a user: keys, clicks and acknowledgements. A burst holds the largest message."""
 TYPED_PER_SECOND, TYPED_BURST = 2000.0, 4000
 """Messages of all sessions in tasks: keys that are typed, and pieces of 16 KiB of what is sent to them."""
-_SESSION = "/session"
+_SESSION, _PROXY = "/session", "/proxy/"
 _PROBES = frozenset({"/healthz", "/readyz"})
 _DOES_NOT_FOLLOW = frozenset({"", "0", "f", "false", "n", "no", "off"})
 """Words for false; whatever else `follow` may be counts as a stream."""
@@ -115,7 +115,8 @@ class FairRequests:
         caller.streams += 1
         try:
             if scope["type"] == "websocket":
-                bucket = caller.typed if scope["path"].endswith(_SESSION) else caller.messages
+                is_typed = scope["path"].endswith(_SESSION) or scope["path"].startswith(_PROXY)
+                bucket = caller.typed if is_typed else caller.messages
                 receive = _throttled(bucket, receive)
             await self._app(scope, receive, send)
         finally:

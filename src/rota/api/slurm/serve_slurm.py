@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rota.api.app import make_app
+from rota.api.guard.listening import url_of
 from rota.api.limits.asgi import Asgi, Pages
-from rota.api.serve import run_loop, url_of
+from rota.api.serve import run_loop
 from rota.api.service import Service
 from rota.api.terms import TermServer, answer_during, end_loop, open_term_server, result_of, term_service, work_until
 from rota.core.errors import RotaError

@@ -22,8 +22,8 @@ from rota.drivers.local.task_runner.interactive.frames import (
 from rota.sdk.websocket import ClientSocket, SocketClosed
 
 CHUNK = 32768
-MOST_UNCONFIRMED = 256 << 10
-"""What may be on its way to the job before it has confirmed it."""
+MOST_UNCONFIRMED = 192 << 10
+"""What may be on its way to the job before it has taken it: with one more piece, less than the session host holds."""
 CONFIRM_EVERY = 64 << 10
 REVOKED = 4401
 

@@ -24,6 +24,7 @@ def backup(
       rota backup monday.db
     """
     from rota.sdk.place import managers_data_folder
+    from rota.store.backup_mark import mark_backup
     from rota.store.migrate import copy_database
 
     source = (data or managers_data_folder()) / "rota.db"
@@ -37,4 +38,6 @@ def backup(
     if out.exists():
         raise RotaError(f"{out} exists already; name a new file")
     copy_database(source, out)
+    if not mark_backup(source.parent):
+        echo("the manager can't be told of this backup: its folder can't be written by this account", err=True)
     echo(f"backup: {out}", err=True)

@@ -36,6 +36,7 @@ from rota.cli.manager.up_options import (
     PolicyOption,
     Protected,
     ProtectOption,
+    ProxyDomainOption,
     RequireToken,
     RunAs,
     Scratch,
@@ -102,6 +103,7 @@ def up(
     oidc: OidcOption = None,
     url: UrlOption = None,
     trust_proxy: TrustProxyOption = False,
+    proxy_domain: ProxyDomainOption = None,
     cgroups: CgroupsOption = Cgroup.AUTO,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
@@ -168,8 +170,8 @@ def verify(settings: UpFile) -> None:
 
 def _verify_logins(settings: UpFile) -> None:
     """Refuse a file of users or of single sign-on that can't be used."""
+    from rota.api.guard.listening import is_loopback
     from rota.api.identity.setup import need_oidc, read_secret
-    from rota.api.serve import is_loopback
     from rota.files.oidc_file import read_oidc_file
     from rota.store.user_file import read_users
 
@@ -275,6 +277,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         call_limits=settings.limits,
         health=settings.health,
         notifications=settings.notifications,
+        alerts=settings.alerts,
         most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
@@ -282,6 +285,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         oidc=None if settings.oidc is None else read_oidc_file(settings.oidc),
         url=settings.url,
         trust_proxy=settings.trust_proxy,
+        proxy_domain=settings.proxy_domain,
     )
 
 
@@ -378,7 +382,7 @@ def _confinement(settings: UpFile) -> Confinement:
 
 def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
     """Refuse to run the jobs of all tokens as root, unless the settings say so explicitly."""
-    from rota.api.serve import is_loopback
+    from rota.api.guard.listening import is_loopback
 
     if os.geteuid() == 0 and accounts.is_empty and (settings.asks_for_tokens or not is_loopback(settings.host)):
         raise RotaError(

@@ -137,6 +137,10 @@ UrlOption = Annotated[
 TrustProxyOption = Annotated[
     bool, typer.Option("--trust-proxy", help="A reverse proxy on this machine says where requests come from.")
 ]
+ProxyDomainOption = Annotated[
+    str | None,
+    typer.Option(help="The domain whose names lead here, for pages of jobs: jobs.example.org.", metavar="DOMAIN"),
+]
 CgroupsOption = Annotated[
     Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
 ]

@@ -137,7 +137,7 @@ class FailingWorld(World):
         losses.restart_s -= restart_s
         loss.restart_s -= devices * restart_s
 
-    def _start(self, run: JobRun, order: Start, now_s: float) -> Event:
+    def _start(self, run: JobRun, order: Start, now_s: float) -> Event | None:
         losses, was_run = self._losses(run.job.id), run.ever_ran
         if self._model.adaptive and run.interval_s < math.inf:
             run.interval_s = self._adaptive_period_s(len({slot.node for slot in order.placement}))

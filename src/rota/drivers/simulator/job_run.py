@@ -9,7 +9,7 @@ from rota.core.messages.decisions import Lease
 from rota.core.messages.events import End
 from rota.core.model.job import Job
 from rota.core.model.placement import Placement
-from rota.traces.workload import Outcome
+from rota.traces.workload import OrderDelays, Outcome
 
 _ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.CANCELLED: End.CANCELLED}
 
@@ -23,9 +23,11 @@ class JobRun:
     __slots__ = (
         "busy_by_work",
         "busy_s",
+        "delays",
         "end_s",
         "ever_ran",
         "interval_s",
+        "is_starting",
         "job",
         "lapsed",
         "lease",
@@ -39,13 +41,25 @@ class JobRun:
         "saved_s",
         "saves_result",
         "saves_until_s",
+        "starts",
+        "startup_s",
+        "stops",
         "target",
         "work",
         "work_from_s",
     )
 
-    def __init__(self, job: Job, target: float, outcome: Outcome, interval_s: float) -> None:
+    def __init__(
+        self, job: Job, target: float, outcome: Outcome, interval_s: float, delays: OrderDelays | None = None
+    ) -> None:
         self.job = job
+        self.delays = delays
+        self.starts = 0
+        self.stops = 0
+        self.startup_s = 0.0
+        """How long after the order its present start is answered, if it is known for the job itself."""
+        self.is_starting = False
+        """Whether it was ordered to start, and that is not answered yet."""
         self.interval_s = interval_s if job.checkpoint is None else job.checkpoint.interval_s
         """Time between its checkpoints; with 0 no work is ever lost, without end it is never saved."""
         self.outcome = _ENDS[outcome]
@@ -102,17 +116,31 @@ class JobRun:
             self.busy_s += (done - self.metered) * self.busy_by_work
             self.metered = done
 
-    def load_s(self, usual_s: float, restart_s: float) -> float:
-        """Return how long it does no work when it starts now: it loads, or its memory comes back."""
-        if not self.ever_ran:
+    def begin_start(self, usual_s: float, restart_s: float) -> float:
+        """Count a start; return how long it does no work from now on: it loads, or its memory comes back."""
+        if usual_s and self.delays is not None:
+            usual_s = self.startup_s = self.delays.start_s(self.starts, usual_s)
+            self.is_starting = usual_s > 0 and self.lease is None
+            self.rate = 0.0 if self.is_starting else self.rate
+        self.starts += 1
+        ran_before, self.ever_ran = self.ever_ran, True
+        if not ran_before:
             return usual_s
         found = None if self.job.checkpoint is None else self.job.checkpoint.resume_s
         return usual_s + restart_s if found is None else found
 
-    def stop_s(self, usual_s: float) -> float:
-        """Return how long a stop takes: as usual, or until its memory is away."""
+    def begin_stop(self, usual_s: float) -> float:
+        """Count a stop; return how long it takes: as usual, or until its memory is away."""
         found = None if self.job.checkpoint is None else self.job.checkpoint.suspend_s
+        if usual_s and self.delays is not None:
+            usual_s = self.delays.stop_s(self.stops, usual_s)
+        self.stops += 1
         return usual_s if found is None or found == math.inf else found
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it does no work on the devices that it holds: it starts, saves, rests or waits for a lease."""
+        return self.is_starting or self.lapsed or self.rests or self.saves_until_s is not None or self.saves_result
 
     @property
     def starts_over(self) -> bool:

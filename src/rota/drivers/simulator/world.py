@@ -73,9 +73,8 @@ class World:
 
     def expect(self, submission: Submission) -> None:
         """Take in a submission, with the true work and end of its job."""
-        self._runs[submission.job.id] = JobRun(
-            submission.job, submission.target, submission.outcome, self._costs.checkpoint_interval_s
-        )
+        job, interval_s = submission.job, self._costs.checkpoint_interval_s
+        self._runs[job.id] = JobRun(job, submission.target, submission.outcome, interval_s, submission.delays)
 
     def take_over(self, run: JobRun, *, rerate: bool = False) -> None:
         """Take in a job that is under way; with `rerate`, at the speed of this world and not the recorded one."""
@@ -117,8 +116,8 @@ class World:
         return ended
 
     def carry_out(self, decisions: Sequence[Decision], now_s: float) -> list[Event]:
-        """Carry decisions out and return the answers. Changes of neighbours' speeds come last."""
-        answers: list[Event] = []
+        """Carry decisions out and return the answers that come at once. Changes of neighbours' speeds come last."""
+        answers: list[Event | None] = []
         for decision in decisions:
             run = self._runs[decision.job_id]
             if isinstance(decision, Start):
@@ -133,8 +132,7 @@ class World:
                 answers.append(self._resume(run, decision, now_s))
             else:
                 answers.append(self._resize(run, decision, now_s))
-        answers.extend(self.adjust(now_s))
-        return answers
+        return [*(each for each in answers if each is not None), *self.adjust(now_s)]
 
     def lose(self, lost: NodeLost, now_s: float) -> list[Event]:
         """Fail a node; return the jobs that it interrupts, with the work that their checkpoints kept."""
@@ -143,10 +141,9 @@ class World:
         for run in self._runs.values():
             if run.placement is not None and any(slot.node == index for slot in run.placement):
                 run.meter(now_s)
-                kept = run.kept(now_s)
+                run.work = run.kept(now_s)
                 self._leave(run)
-                run.work = kept
-                interrupted.append(Interrupted(run.job.id, kept))
+                interrupted.append(Interrupted(run.job.id, run.work))
         return interrupted
 
     def adjust(self, now_s: float) -> list[Event]:
@@ -159,7 +156,7 @@ class World:
         changed: list[Event] = []
         for job_id in affected:
             run = self._runs[job_id]
-            if run.placement is None or run.lapsed or run.rests or run.saves_until_s is not None or run.saves_result:
+            if run.placement is None or run.is_idle:
                 continue
             rate = self._rate(run)
             run.meter(now_s)
@@ -184,30 +181,32 @@ class World:
         if self._network is not None:
             self._network.add_node(event.node)
 
-    def _start(self, run: JobRun, order: Start, now_s: float) -> Event:
+    def _start(self, run: JobRun, order: Start, now_s: float) -> Event | None:
         placement = run.placement = order.placement
         run.lease = order.lease
         run.work_from_s = self._loaded_s(run, placement, now_s)
         run.saved, run.saved_s = run.work, run.work_from_s
         run.metered = run.work
-        run.ever_ran = True
         self._enter(run.job.id, placement)
+        if run.is_starting:
+            self._ends.push(run, now_s + run.startup_s)
+            return None
         self._set_rate(run, self._rate(run))
         return Started(run.job.id, run.rate, run.work_from_s)
 
     def _loaded_s(self, run: JobRun, placement: Placement, now_s: float) -> float:
         """Return when a job that starts now begins to work: it has loaded, and no job saves on its devices any more."""
-        ready_s = now_s + run.load_s(self._costs.load_s, self._costs.restart_s)
+        ready_s = now_s + run.begin_start(self._costs.load_s, self._costs.restart_s)
         for other in self._saving.values():
             if meet(other.placement or (), placement):
                 ready_s = max(ready_s, other.end_s)
         return ready_s
 
-    def _stop(self, run: JobRun, now_s: float) -> Event:
+    def _stop(self, run: JobRun, now_s: float) -> Event | None:
         """Stop a job. One that saves its state first leaves its devices when that is done."""
         run.meter(now_s)
         work = run.work_at(now_s) if run.placement is not None else run.work
-        checkpoint, stop_s = run.job.checkpoint, run.stop_s(self._costs.checkpoint_s)
+        checkpoint, stop_s = run.job.checkpoint, run.begin_stop(self._costs.checkpoint_s)
         if run.placement is None or not stop_s:
             self._leave(run)
             run.work = 0.0 if run.starts_over else work
@@ -217,7 +216,7 @@ class World:
         run.saves_until_s = now_s + stop_s
         self._part(run.job.id, run.placement or ())
         self._ends.push(run, min(run.saves_until_s, now_s + (math.inf if checkpoint is None else checkpoint.grace_s)))
-        return SpeedChanged(run.job.id, work, 0.0)
+        return None if run.is_starting else SpeedChanged(run.job.id, work, 0.0)
 
     def _stopped(self, run: JobRun, saves_until_s: float, now_s: float) -> Event:
         """Complete a stop. Work is kept, unless the job was killed before it was saved."""
@@ -243,10 +242,12 @@ class World:
         """Return the event at the end of a run, a lease or a grace period."""
         if run.saves_until_s is not None:
             return self._stopped(run, run.saves_until_s, now_s)
+        if run.is_starting:
+            run.is_starting = False
+            self._set_rate(run, self._rate(run))
+            return Started(run.job.id, run.rate, run.work_from_s)
         run.meter(now_s)
-        work = run.target
-        if run.lease is not None:
-            work = run.work_leased(run.lease, now_s)
+        work = run.target if run.lease is None else run.work_leased(run.lease, now_s)
         if work >= run.target and self._costs.save_s and not run.saves_result:
             return self._save_result(run, now_s)
         if work >= run.target:
@@ -286,8 +287,7 @@ class World:
             run.saved, run.saved_s = run.work, run.work_from_s
         self._enter(run.job.id, decision.placement)
         self._set_rate(run, self._rate(run))
-        kind = Moved if is_move else Resized
-        return kind(run.job.id, run.work, run.rate, run.work_from_s)
+        return (Moved if is_move else Resized)(run.job.id, run.work, run.rate, run.work_from_s)
 
     def _suspend(self, run: JobRun, now_s: float) -> Event:
         """Suspend a job; its tasks stay in place, and no work is lost."""
@@ -328,7 +328,7 @@ class World:
 
     def _leave(self, run: JobRun) -> None:
         run.end_s = math.inf
-        run.lease, run.lapsed, run.saves_until_s = None, False, None
+        run.lease, run.lapsed, run.saves_until_s, run.is_starting = None, False, None, False
         self._forget_saving(run)
         rested, run.rests = run.rests, False
         if run.placement is not None:

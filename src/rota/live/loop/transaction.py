@@ -76,7 +76,8 @@ class Transaction:
         if job_ids:
             self.batch.new_jobs = [row for row in self.batch.new_jobs if row["id"] not in job_ids]
             self.batch.changed_jobs = [row for row in self.batch.changed_jobs if row["key"] not in job_ids]
-            self.batch.messages = [row for row in self.batch.messages if row["key"].split("/")[1] not in job_ids]
+            about = tuple(f"job/{job_id}/" for job_id in job_ids)
+            self.batch.messages = [row for row in self.batch.messages if not row["key"].startswith(about)]
 
     def _revise(self, job: Job, encoded: object, *, updated: bool) -> None:
         """Write the new request of a job, unless the engine did not take it."""

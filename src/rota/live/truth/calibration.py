@@ -16,9 +16,9 @@ from rota.store.forecasts import StoredForecast, StoredRange
 
 BEYOND = 0.05
 """The wanted share of moments beyond each end of a 90% range."""
-LEAST_STEP = 0.25
+LEAST_STEP = 0.3
 """The step of a factor's logarithm after many moments: how quickly it follows a drift."""
-FIRST_STEP = 1.0
+FIRST_STEP = 0.5
 LEAST, MOST = 0.2, 100.0
 """Bounds of a factor."""
 MARGIN_S = 0.1

@@ -109,6 +109,7 @@ class WhatIf:
         """
         for scenario in others:
             refuse_files(scenario.policy)
+        added_s = now.costs.restart_s
         now, others = as_policy_can(now), [as_policy_can(scenario) for scenario in others]
         for scenario in (now, *others):
             scheduler(scenario.policy, setting_with(scenario))
@@ -119,7 +120,7 @@ class WhatIf:
                 since_s = clock.now_s() - days * 86400.0
                 changed_s = await asyncio.to_thread(self._policy_since)
                 since_s = max(since_s, changed_s) if since_policy else since_s
-                await asyncio.to_thread(self._write, Path(folder), [now, *others], since_s, changed_s)
+                await asyncio.to_thread(self._write, Path(folder), [now, *others], since_s, changed_s, added_s)
                 found = await run_worker("whatif_worker", Path(folder))
         sides = [Side(**side) for side in found["sides"]]
         return Answer(
@@ -141,10 +142,13 @@ class WhatIf:
                 policy, since_s = header["policy"], (header.get("snapshot") or {}).get("now_s", 0.0)
         return since_s
 
-    def _write(self, folder: Path, scenarios: Sequence[Scenario], since_s: float, compare_from_s: float) -> None:
+    def _write(
+        self, folder: Path, scenarios: Sequence[Scenario], since_s: float, compare_from_s: float, added_s: float = 0.0
+    ) -> None:
         """Write the question as files: the journal since a moment, and the scenarios.
 
-        A job that was there at that moment arrives then, with the rest of its work, and is not compared.
+        A job that was there at that moment arrives then, with the rest of its work, and is not compared. `added_s` is
+        the run time that a restart added to a job that saves its progress.
         """
         header = JournalHeader(
             scenario=Scenario(
@@ -168,6 +172,7 @@ class WhatIf:
             "scenarios": [encode_scenario(scenario) for scenario in scenarios],
             "carried": [row.id for row in rows],
             "compare_from_s": compare_from_s,
+            "added_s": added_s,
         }
         (folder / SCENARIOS).write_text(json.dumps(question), encoding="utf-8")
 

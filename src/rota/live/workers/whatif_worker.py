@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import sys
@@ -24,11 +25,13 @@ from rota.report.metrics import measure
 from rota.report.series import cdf
 from rota.scenario import decode_scenario
 from rota.traces.formats import read_trace
-from rota.traces.workload import Workload
+from rota.traces.workload import Submission, Workload
 
 Json = dict[str, Any]
 NICE = 10
 POINTS = 200
+LEAST_LEFT = 0.1
+"""The least part of a job's work that is not taken for what restarts added."""
 MOVED_S = 0.02
 """By how much submissions come later at most, to see what depends on coincidences."""
 MOVES = 6
@@ -56,7 +59,7 @@ def _answer(folder: Path) -> Json:
     kept = tuple(each for each in workload.submissions if each.job.id not in misfits)
     if not kept:
         raise RotaError("no job of these days would fit")
-    fitting = replace(workload, submissions=kept)
+    fitting = replace(workload, submissions=tuple(without_restarts(each, question["added_s"]) for each in kept))
     carried = frozenset(question["carried"])
     runs = [
         _without(simulate(fitting, scenario.policy, setting).history, carried)
@@ -75,6 +78,16 @@ def _answer(folder: Path) -> Json:
         "real": real,
         "distance": None if distance is None else asdict(distance),
     }
+
+
+def without_restarts(found: Submission, added_s: float) -> Submission:
+    """Take off the work that each restart added to a job that saves: a simulation adds it for restarts of its own."""
+    checkpoint, stops = found.job.checkpoint, 0 if found.delays is None else len(found.delays.stops_s)
+    saves = checkpoint is not None and checkpoint.interval_s < math.inf and checkpoint.resume_s is None
+    if not (saves and stops and added_s):
+        return found
+    work = max(found.target - stops * added_s, LEAST_LEFT * found.target)
+    return replace(found, job=replace(found.job, work=work))
 
 
 def _by_chance(workload: Workload, policy: str, setting: Setting) -> Iterator[History]:

@@ -38,6 +38,13 @@ class OutboxRecords:
             found = connection.execute(select(func.min(outbox.c.due_s)).where(outbox.c.state == WAITING)).scalar()
         return None if found is None else float(found)
 
+    def counts(self) -> dict[str, int]:
+        """Return how many messages there are by state."""
+        wanted = select(outbox.c.state, func.count()).group_by(outbox.c.state)
+        with self._engine.connect() as connection:
+            found = {str(state): int(count) for state, count in connection.execute(wanted).all()}
+        return {state: found.get(state, 0) for state in (WAITING, SENT, FAILED)}
+
     def tried(self, number: int, *, state: str, why: str, due_s: float, at_s: float) -> None:
         """Note an attempt to send a message."""
         changed = {"state": state, "why": why, "due_s": due_s, "tried_s": at_s, "tries": outbox.c.tries + 1}

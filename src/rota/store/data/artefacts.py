@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,10 @@ MOST_LOOKED_AT = 100_000
 """Entries that one listing looks at, however few of them it shows."""
 DEEPEST = 64
 MOST_PATH = 4096
+SERVICES = ".services"
+"""The folder of files by which a job says what its services listen on; no artefacts."""
+SERVICE = re.compile(r"[a-z][a-z0-9-]{0,30}")
+MOST_SERVICES = 100
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -84,6 +89,8 @@ def list_artefacts(home: Path, job_id: JobId, below: str = "") -> Listing:
                             is_cut = True
                             break
                         status = entry.stat(follow_symlinks=False)
+                        if not at and entry.name == SERVICES:
+                            continue
                         if stat.S_ISDIR(status.st_mode) and len(at) < DEEPEST:
                             pending.append((*at, entry.name))
                         elif _can_be_fetched(status, owner) and _is_text(entry.name):
@@ -99,6 +106,16 @@ def list_artefacts(home: Path, job_id: JobId, below: str = "") -> Listing:
     except OSError as error:
         raise NoArtefact(f"{below[:200]!r} of job {job_id} can't be listed: {_why(error)}") from error
     return Listing(files=sorted(found, key=lambda each: each.path), left_out=left_out, is_cut=is_cut)
+
+
+def list_services(home: Path, job_id: JobId) -> list[str]:
+    """Return the names of a job's services, as it states them itself; see `rota.api.proxy`."""
+    try:
+        with _opened(home, job_id, (SERVICES,)) as folder, os.scandir(folder) as entries:
+            names = [entry.name for _, entry in zip(range(MOST_SERVICES), entries, strict=False)]
+    except OSError:
+        return []
+    return sorted(name for name in names if SERVICE.fullmatch(name))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from rota.core.messages import events as ev
 from rota.core.messages.events import End, Event
 from rota.core.model.job import Job, JobId
 from rota.traces.source import TraceSource
-from rota.traces.workload import Outcome, Submission, Workload
+from rota.traces.workload import OrderDelays, Outcome, Submission, Workload
 
 JOURNAL = "journal"
 """The name of the format."""
@@ -41,8 +41,12 @@ class _Course:
     """Work per second since then."""
     outcome: Outcome | None = None
     work_s: float = 0.0
-    ordered_s: float | None = None
-    """When it was last ordered to start or to stop, until that is answered."""
+    start_ordered_s: float | None = None
+    stop_ordered_s: float | None = None
+    """When it was ordered to start and to stop, until that is answered."""
+    starts_s: list[float] = field(default_factory=list)
+    stops_s: list[float] = field(default_factory=list)
+    """How long each start and stop took from the order to the answer."""
     suspensions_s: list[float] = field(default_factory=list)
     """How long it took to suspend it in place of a stop, each time."""
     resumptions_s: list[float] = field(default_factory=list)
@@ -59,11 +63,35 @@ class _Course:
         """Count what it has done by now: as the journal has it, or by its own time."""
         self.kept_s = self.ran(now_s) if self.job.elastic is None else work
 
-    def answers(self, now_s: float, taken_s: list[float]) -> None:
-        """Take note of how long an order took, if it was one to suspend or to resume in place of a stop or a start."""
-        if self.ordered_s is not None and _is_suspended(self.job):
-            taken_s.append(max(now_s - self.ordered_s, 0.0))
-        self.ordered_s = None
+    def started(self, now_s: float, from_s: float) -> None:
+        """Take note of how long a start took, or a resumption in its place."""
+        ordered_s, self.start_ordered_s = self.start_ordered_s, None
+        if ordered_s is not None:
+            self.starts_s.append(max(now_s - ordered_s, 0.0))
+            if self.suspensions_s and _is_suspended(self.job):
+                self.resumptions_s.append(max(max(now_s, from_s) - ordered_s, 0.0))
+
+    def stopped(self, now_s: float, kept_s: float) -> None:
+        """Take note of how long a stop took, or a suspension in its place, and of the work that is left.
+
+        A simulated job does no work from the order to stop on. What drivers count after it is no work here either.
+        """
+        if self.start_ordered_s is not None:  # it was called back before it had started
+            self.starts_s.append(max(now_s - self.start_ordered_s, 0.0))
+        ordered_s, self.start_ordered_s, self.stop_ordered_s = self.stop_ordered_s, None, None
+        if ordered_s is not None:
+            self.stops_s.append(max(now_s - ordered_s, 0.0))
+            if _is_suspended(self.job):
+                self.suspensions_s.append(self.stops_s[-1])
+            kept_s = min(kept_s, self.ran(ordered_s))
+        self.kept_s, self.since_s = kept_s, None
+
+    @property
+    def delays(self) -> OrderDelays | None:
+        """How long each start and stop took; None where none was seen."""
+        if not self.starts_s and not self.stops_s:
+            return None
+        return OrderDelays(starts_s=tuple(self.starts_s), stops_s=tuple(self.stops_s))
 
     def with_prices(self) -> Job:
         """Return the job with what its suspensions and resumptions took, where there were any."""
@@ -115,7 +143,12 @@ def read(source: TraceSource) -> Workload:
 
 def _submission(course: _Course, first_s: float) -> Submission:
     job = replace(course.with_prices(), work=course.work_s, depends_on=(), deadline_s=None, time_limit_s=None)
-    return Submission(job=job, submit_s=course.submit_s - first_s, outcome=course.outcome or Outcome.SUCCEEDED)
+    return Submission(
+        job=job,
+        submit_s=course.submit_s - first_s,
+        outcome=course.outcome or Outcome.SUCCEEDED,
+        delays=course.delays,
+    )
 
 
 def _begin(courses: dict[JobId, _Course], snapshot: dict[str, Any] | None) -> None:
@@ -139,13 +172,11 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
             continue
         match event:
             case ev.Started(rate=rate, work_from_s=from_s):
-                if course.suspensions_s:
-                    course.answers(max(now_s, from_s), course.resumptions_s)
+                course.started(now_s, from_s)
                 course.runs(max(now_s, from_s), rate)
             case ev.Stopped(work=kept_s) | ev.Interrupted(work=kept_s):
-                course.answers(now_s, course.suspensions_s)
                 course.work_s = course.ran(now_s)
-                course.kept_s, course.since_s = kept_s, None
+                course.stopped(now_s, kept_s)
             case (
                 ev.Resized(work=kept_s, rate=rate, work_from_s=from_s)
                 | ev.Moved(work=kept_s, rate=rate, work_from_s=from_s)
@@ -175,4 +206,7 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
                 pass
     for order in value.get("out", ()):
         if order["order"] in ("start", "stop") and (ordered := courses.get(order["job_id"])) is not None:
-            ordered.ordered_s = now_s
+            if order["order"] == "start":
+                ordered.start_ordered_s = now_s
+            else:
+                ordered.stop_ordered_s = now_s

@@ -33,6 +33,7 @@ from rota.web.parts.charts import chart, over_time
 from rota.web.parts.compared import show_compared
 from rota.web.parts.files import show_files
 from rota.web.parts.gpus import JobGpus
+from rota.web.parts.job_pages import JobPages
 from rota.web.parts.log import LogView
 from rota.web.parts.map import ClusterMap
 from rota.web.parts.meters import Meters
@@ -88,6 +89,8 @@ class JobPage:
             with card("Progress", "reported by its first task"):
                 self._progress = html.div().classes("muted")
                 self._curve = chart({}, "Metrics reported by the job, by step", small=True)
+            is_own = context.principal().may_act_on(row.tenant, row.owner)
+            self._pages = JobPages(context.service, self._id) if is_own and context.service.proxy else None
             self._gpus: JobGpus | None = None
             if context.service.gpus is not None:
                 with card("GPUs", "utilisation, memory, power and energy", wide=True):
@@ -99,7 +102,6 @@ class JobPage:
                     self._task.props('outlined dense options-dense aria-label="Task"').classes("filter")
                     self._attempt.props('outlined dense options-dense aria-label="Attempt"').classes("filter")
                 self._log = LogView("No output yet")
-            is_own = context.principal().may_act_on(row.tenant, row.owner)
             self._files: Any = None
             if is_own:
                 with card("Files", "written to $ROTA_RUN_DIR", wide=True):
@@ -149,6 +151,8 @@ class JobPage:
         await self._show_progress()
         if self._gpus is not None and self._context.service.gpus is not None:
             self._gpus.show(self._context.service.gpus.job_report(self._id))
+        if self._pages is not None:
+            await self._pages.show(row)
         if row.version != self._version:
             self._version = row.version
             life = await asyncio.to_thread(life_of, self._context.service.records, row.id, row.submitted_s, row.ended_s)

@@ -75,8 +75,7 @@ def _start(task: Json, stdio: tuple[int, int, int], not_its: tuple[int, int]) ->
             os.close(end)
         become(task, stdio, confines)
     os.close(confines)
-    if task.get("confine"):
-        os.read(confined, 1)  # until then, the supervisor would find the mounts of the machine, not of the task
+    os.read(confined, 1)  # until then it ignores SIGTERM as we do, and has the mounts of the machine
     os.close(confined)
     return pid
 

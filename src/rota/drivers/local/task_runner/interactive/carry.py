@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import socket
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,14 +15,49 @@ if TYPE_CHECKING:
 CHUNK = 65536
 HOSTS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 CONNECT_S = 30.0
+SERVICES = ".services"
+"""The folder in a job's own folder where its services say, each in a file of its name, what they listen on."""
+MOST_PORT = 65535
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 def carry(port: int) -> int:
     """Connect to a port and copy until both directions have ended; return the exit status."""
     remote = _connect(port)
-    if remote is None:
-        return 1
+    return 1 if remote is None else _copy(remote, f"port {port}")
+
+
+def carry_service(run_folder: str, name: str) -> int:
+    """Connect to what a service of the job listens on, as its file tells, and copy; return the exit status.
+
+    The file is a Unix socket, a link to one, or text: the number of a port.
+    """
+    try:
+        folder = os.open(f"{run_folder}/{SERVICES}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        found = os.stat(name, dir_fd=folder)
+        if stat.S_ISSOCK(found.st_mode):
+            remote = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            remote.settimeout(CONNECT_S)
+            remote.connect(f"/proc/self/fd/{folder}/{name}")  # its whole path may be longer than a socket's can be
+            return _copy(remote, f"service {name}")
+        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        text = os.read(file, 16).strip()
+    except FileNotFoundError:
+        return _fail(f"service {name}: the job has none of this name now")
+    except OSError as error:
+        return _fail(f"service {name}: it can't be reached: {error.strerror or error}")
+    if not text.isdigit() or not 1 <= int(text) <= MOST_PORT:
+        return _fail(f"service {name}: its file holds no port")
+    return carry(int(text))
+
+
+def _fail(why: str) -> int:
+    os.write(2, why.encode())
+    return 1
+
+
+def _copy(remote: socket.socket, what: str) -> int:
+    """Copy between a connection and the standard streams until both directions have ended; return the exit status."""
     end = remote.fileno()
     for each in (0, 1, end):
         os.set_blocking(each, False)
@@ -41,8 +77,7 @@ def carry(port: int) -> int:
             for way in (up, down):
                 way.go_on(ready)
         except OSError as error:  # one side has ended both directions
-            os.write(2, f"port {port}: {error.strerror}".encode())
-            return 1
+            return _fail(f"{what}: {error.strerror}")
     return 0
 
 

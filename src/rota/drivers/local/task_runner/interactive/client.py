@@ -97,7 +97,19 @@ class HostClient:
     def take(self, typed: bytes) -> None:
         """Hand input on to the session, and tell from time to time how much has arrived."""
         assert self.session is not None
-        total = self.session.take(self.key, typed)
+        self.session.take(self.key, typed)
+        self.confirm()
+
+    def confirm(self) -> None:
+        """Tell how much input has arrived; for a forwarded port, how much the program at its end has taken.
+
+        Such a client then never has more on its way than we hold, so that what it tells us is always read: a program
+        may send without end before it reads on.
+        """
+        session = self.session
+        if session is None:
+            return
+        total = session.received(self.key) - (len(session.waiting) if session.is_forward else 0)
         if total - self._told >= RECEIVED_EVERY:
             self._told = total
             self.tell(RECEIVED, str(total).encode())

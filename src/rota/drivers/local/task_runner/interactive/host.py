@@ -150,6 +150,9 @@ class SessionHost:
     def _move(self, session: HostSession, fd: int, event: int) -> None:
         if fd == session.input and event & (select.POLLOUT | select.POLLERR):
             session.write()
+            for client in list(session.clients):
+                client.confirm()
+                self._pump(client)
         if fd in session.outputs and event & ~select.POLLOUT:
             output = session.read(fd)
             if output and session.is_main:
@@ -269,12 +272,12 @@ class SessionHost:
             raise CannotOpen(f"the task has {MOST_SESSIONS} sessions already; end some")
         is_forward, beside = order["mode"] == "forward", (self._pid, self._start)
         if is_forward:
-            stdio, pid = begin_forward(self._task, order["port"], beside)
+            stdio, pid = begin_forward(self._task, order, beside)
         else:
             stdio, pid = begin_command(self._task, order, beside)
         self._number += 1
         session = HostSession(str(self._number), stdio, pid, started(pid), is_forward=is_forward)
-        session.command = f"port {order['port']}" if is_forward else " ".join(map(str, order["argv"]))[:200]
+        session.command = _place(order) if is_forward else " ".join(map(str, order["argv"]))[:200]
         self._sessions[session.name] = session
         return session
 
@@ -337,6 +340,11 @@ class SessionHost:
         if any(not session.is_over for session in self._sessions.values()):
             return False
         return not self._clients or time.monotonic() - self._ended_at > LINGER_S
+
+
+def _place(order: dict[str, Any]) -> str:
+    """Name what a connection leads to, for the list of sessions."""
+    return f"port {order['port']}" if order.get("service") is None else f"service {order['service']}"
 
 
 def be_host(task: Json, pid: int, start: int, stdio: Stdio | None, log: int) -> None:

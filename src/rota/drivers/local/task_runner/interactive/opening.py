@@ -6,7 +6,7 @@ import json
 import os
 import re
 
-from rota.drivers.local.task_runner.interactive.carry import carry
+from rota.drivers.local.task_runner.interactive.carry import carry, carry_service
 from rota.drivers.local.task_runner.interactive.stdio import COLUMNS, ROWS, Stdio
 from rota.drivers.local.task_runner.recorder import become
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.files import Json
 
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+SERVICE = re.compile(r"[a-z][a-z0-9-]{0,30}")
+"""The name of a service of a job."""
 MOST_WORDS = 4096
 MOST_PORT = 65535
 
@@ -34,8 +36,8 @@ def open_order(payload: bytes) -> dict[str, Any]:
     since = order.get("since")
     if since is not None and (not isinstance(since, int) or since < 0):
         raise CannotOpen("since: it must be an offset")
-    if order["mode"] == "forward" and not (type(order.get("port")) is int and 1 <= order["port"] <= MOST_PORT):
-        raise CannotOpen(f"port: it must be from 1 to {MOST_PORT}")
+    if order["mode"] == "forward":
+        _check_place(order)
     if order["mode"] == "exec":
         argv = order.get("argv") or default_shell()
         if not isinstance(argv, list) or len(argv) > MOST_WORDS or not all(isinstance(word, str) for word in argv):
@@ -44,6 +46,16 @@ def open_order(payload: bytes) -> dict[str, Any]:
             raise CannotOpen("argv: a word holds a NUL character, or the first one is empty")
         order["argv"] = argv
     return order
+
+
+def _check_place(order: dict[str, Any]) -> None:
+    """Raise `CannotOpen` unless an order names a port, or a service by its name."""
+    service = order.get("service")
+    if service is not None:
+        if not isinstance(service, str) or SERVICE.fullmatch(service) is None:
+            raise CannotOpen("service: it must be a name of small letters, digits and dashes")
+    elif not (type(order.get("port")) is int and 1 <= order["port"] <= MOST_PORT):
+        raise CannotOpen(f"port: it must be from 1 to {MOST_PORT}")
 
 
 def default_shell() -> list[str]:
@@ -69,10 +81,14 @@ def begin_command(task: Json, order: dict[str, Any], beside: tuple[int, int]) ->
     return stdio, _fork({**task, "argv": order["argv"], "env": env}, stdio, beside)
 
 
-def begin_forward(task: Json, port: int, beside: tuple[int, int]) -> tuple[Stdio, int]:
-    """Fork a process that connects to a port where the task runs, as its user; return its streams and id."""
+def begin_forward(task: Json, order: dict[str, Any], beside: tuple[int, int]) -> tuple[Stdio, int]:
+    """Fork a process that connects to a port or service where the task runs, as its user; return its streams and id."""
     stdio = Stdio(tty=False)
-    return stdio, _fork(task, stdio, beside, lambda: carry(port))
+    service = order.get("service")
+    if service is None:
+        return stdio, _fork(task, stdio, beside, lambda: carry(order["port"]))
+    folder = task["env"].get("ROTA_RUN_DIR", "")
+    return stdio, _fork(task, stdio, beside, lambda: carry_service(folder, service))
 
 
 def _fork(task: Json, stdio: Stdio, beside: tuple[int, int], work: Callable[[], int] | None = None) -> int:

@@ -1,0 +1,1 @@
+"""Alerts over HTTP, and the figures that their rules read."""

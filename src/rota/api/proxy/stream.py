@@ -1,0 +1,128 @@
+"""A connection to a port or service of a task, through its session host, as a stream of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+
+from rota.core.errors import Unavailable
+from rota.drivers.local.interactive.door import NoHost, connect
+from rota.drivers.local.task_runner.interactive.frames import (
+    END_OF_OUTPUT,
+    ERROR_OUTPUT,
+    EXIT,
+    FAILURE,
+    INPUT,
+    OPEN,
+    OUTPUT,
+    RECEIVED,
+    FrameReader,
+    pack,
+)
+
+CHUNK = 65536
+PIECE = 32768
+MOST_UNCONFIRMED = 192 << 10
+"""What may be on its way to the job before it has taken it: with one more piece, less than the session host holds."""
+CONFIRM_EVERY = 64 << 10
+"""The session host sends no more than 512 KiB that were not confirmed."""
+
+
+class NoConnection(Unavailable):
+    """Nothing in the job answers."""
+
+
+class JobStream:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._frames = FrameReader()
+        self._held = bytearray()
+        self._passed_on = self._told = 0
+        self._sent = self._taken = 0
+        self._has_room = asyncio.Event()
+        self._is_over = False
+        self.why = ""
+        """What the other end said about why it ended."""
+
+    @classmethod
+    async def open(cls, folder: Path, order: dict[str, object]) -> JobStream:
+        """Connect from the task of a folder; raises `NoConnection` if the task does not run."""
+        try:
+            reader, writer = await connect(folder)
+        except NoHost as error:
+            raise NoConnection(str(error)) from None
+        writer.write(pack(OPEN, json.dumps(order).encode()))
+        return cls(reader, writer)
+
+    async def read(self) -> bytes:
+        """Return some bytes; nothing at the end."""
+        while not self._held and not self._is_over:
+            try:
+                received = await self._reader.read(CHUNK)
+            except OSError:
+                received = b""
+            if not received:
+                self._is_over = True
+            for kind, payload in self._frames.feed(received):
+                self._hear(kind, payload)
+        found = bytes(self._held)
+        self._held.clear()
+        self._passed_on += len(found)
+        if self._passed_on - self._told >= CONFIRM_EVERY:
+            self._told = self._passed_on
+            self._writer.write(pack(RECEIVED, str(self._told).encode()))
+        return found
+
+    def _hear(self, kind: bytes, payload: bytes) -> None:
+        if kind == OUTPUT:
+            self._held += payload
+        elif kind in (ERROR_OUTPUT, FAILURE):
+            self.why = (self.why + payload.decode(errors="replace")).strip().removeprefix("rota: ")[:300]
+            self._is_over = self._is_over or kind == FAILURE
+        elif kind == RECEIVED:
+            self._taken = int(payload)
+            self._has_room.set()
+        elif kind in (EXIT, END_OF_OUTPUT):
+            self._is_over = True
+
+    async def write(self, sent: bytes) -> None:
+        """Send bytes, and wait while the other end takes no more."""
+        for at in range(0, len(sent), PIECE):
+            while self._sent - self._taken >= MOST_UNCONFIRMED:
+                self._has_room.clear()
+                await self._has_room.wait()  # what is read meanwhile tells
+            piece = sent[at : at + PIECE]
+            self._sent += len(piece)
+            self._writer.write(pack(INPUT, piece))
+            await self._writer.drain()
+
+    async def is_quiet(self) -> bool:
+        """Whether the other end has neither said anything nor closed while nothing was asked of it."""
+        waiting = asyncio.ensure_future(self._reader.read(CHUNK))
+        for _ in range(3):  # what has arrived is read in the first turns of the loop
+            await asyncio.sleep(0)
+        if not waiting.done():
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+        elif not self._take(waiting):
+            return False
+        return not self._is_over and not self._held
+
+    def _take(self, waiting: asyncio.Future[bytes]) -> bool:
+        """Hear what was read; return whether the connection goes on."""
+        if waiting.exception() is not None or not waiting.result():
+            self._is_over = True
+            return False
+        for kind, payload in self._frames.feed(waiting.result()):
+            self._hear(kind, payload)
+        return True
+
+    def close(self) -> None:
+        """Close it."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._writer.close()

@@ -1,1 +1,0 @@
-"""Data of an installation: the dashboard and the alert rules."""

@@ -1,0 +1,1 @@
+"""Alert rules as settings: their shape, their conditions, and what conditions may name."""

@@ -1,0 +1,1 @@
+"""Alerts: rules over metrics and events, their states, and the messages about them."""
