@@ -105,7 +105,14 @@ class Manager:
         """Start one that asks for tokens for the first time: it writes its first token to a file."""
         with self._log.open("ab") as log:
             self.process = forked.popen(["up", "--port", "0", *self.options], env=self.env, stdout=log, stderr=log)
-        said = eventually(lambda: self._log.read_text() if "manages this machine" in self._log.read_text() else "")
+
+        def told() -> str:
+            assert self.process is not None
+            said = self._log.read_text()
+            assert self.process.poll() is None, said
+            return said if "manages this machine" in said else ""
+
+        said = eventually(told)
         self.token = (self.home / "first-token").read_text().strip()
         self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)
         return self
