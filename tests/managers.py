@@ -83,7 +83,7 @@ class Manager:
                     above.chmod(above.stat().st_mode | 0o011)
         if not checks and "--config" not in self.options:
             settings = folder / "without-checks.yaml"
-            settings.write_text("health: {checks: []}\n", encoding="utf-8")
+            settings.write_text("health: {checks: []}\ncontainers: {runtime: off}\n", encoding="utf-8")
             self.options = (*self.options, "--config", str(settings))
         self.env = {
             **os.environ,
@@ -104,7 +104,8 @@ class Manager:
     def start_guarded(self) -> Manager:
         """Start one that asks for tokens for the first time: it writes its first token to a file."""
         with self._log.open("ab") as log:
-            self.process = forked.popen(["up", "--port", "0", *self.options], env=self.env, stdout=log, stderr=log)
+            words = ["up", "--port", "0", *self.options]
+            self.process = forked.popen(words, prelude=self.prelude, env=self.env, stdout=log, stderr=log)
 
         def told() -> str:
             assert self.process is not None

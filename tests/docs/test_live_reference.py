@@ -14,6 +14,7 @@ from rota.api.data import templates as job_templates
 from rota.api.gpu import routes as gpu_routes
 from rota.api.identity import routes as logins
 from rota.api.interactive import routes as session_routes
+from rota.api.proxy import routes as proxy_routes
 from rota.api.sweeps import routes as sweep_routes
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
@@ -61,6 +62,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         budgets.router,
         alert_routes.router,
         session_routes.router,
+        proxy_routes.router,
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

@@ -263,12 +263,16 @@ def test_drained_node_takes_nothing_new_even_after_a_restart(manager: Manager) -
     assert {node["state"] for node in manager.client.nodes()} == {"up"}
 
 
-@pytest.mark.parametrize("field", ["image", "volumes"])
-def test_what_cannot_be_honoured_is_refused_by_name(shared: Manager, field: str) -> None:
-    values = {"image": "x", "volumes": ["/a:/b"]}
-
-    with pytest.raises(Refused, match=f"{field} can't be honoured here"):
-        shared.client.submit({"run": "true", field: values[field]})
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("image", "x", "image can't be honoured here: containers are off in the manager's settings; leave it out"),
+        ("volumes", ["/a:/b"], "volumes are mounted in containers, and this job has no image"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(shared: Manager, field: str, value: object, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        shared.client.submit({"run": "true", field: value})
 
 
 @pytest.mark.attack("looks for a secret in the API and the journal", stopped_by="secrets are shown as ***")

@@ -10,7 +10,7 @@ import typer
 from rota.cli.main import status
 from rota.cli.manager.up import _merged, up
 from rota.core.errors import RotaError
-from rota.files.up_file import UpFile, read_up_file
+from rota.files.up_file import ContainersPart, UpFile, read_up_file
 
 WHOLE = """
 emulate: cluster.yaml
@@ -38,7 +38,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-ONLY_IN_FILES = {"limits", "gpu", "health", "notifications"}
+ONLY_IN_FILES = {"limits", "gpu", "health", "containers", "notifications", "alerts"}
 """Fields that are mappings, without an option of their own."""
 
 
@@ -178,3 +178,17 @@ def test_on_and_off_need_no_quotes(tmp_path: Path) -> None:
     path.write_text("isolation: off\ncgroups: on\ngpu_suspend: off\n")
 
     assert read_up_file(path) == {"isolation": "off", "cgroups": "on", "gpu_suspend": "off"}
+
+
+def test_places_of_images_are_seen_from_where_the_file_lies(tmp_path: Path) -> None:
+    text = "containers: {runtime: off, images: [images, /srv/images], volumes: [/data]}\n"
+    read = read_up_file(written(tmp_path, text))
+
+    part = ContainersPart(runtime="off", images=(tmp_path / "images", Path("/srv/images")), volumes=("/data",))
+    assert read == {"containers": part}
+
+
+@pytest.mark.parametrize("fault", ["runtime: lxc", "pull: sometimes", "volumes: [data]", "volumes: [/data/]"])
+def test_settings_of_containers_are_checked(tmp_path: Path, fault: str) -> None:
+    with pytest.raises(RotaError, match="containers"):
+        read_up_file(written(tmp_path, f"containers: {{{fault}}}\n"))

@@ -295,7 +295,7 @@ def _service(
         requests=Requests(
             control,
             records,
-            refusal(options.settings.home, most_tasks, options.notifications.refuse),
+            refusal(options.settings, most_tasks, options.notifications.refuse),
             forecasts,
             learning,
             account_of=options.settings.accounts.account_of,

@@ -15,6 +15,7 @@ from rota.api.service import Service, principal, service
 from rota.api.wire import NodeOut, Problem, nodes_out
 from rota.core.model.job import NodeId
 from rota.live.intake.requests import NotFound
+from rota.live.intake.tenant_limits import TenantLimits
 from rota.live.loop.entry import News
 from rota.live.loop.policy_faults import fault_of
 from rota.live.views.tenant_usage import TenantUse
@@ -94,14 +95,16 @@ async def tenants(request: Request, caller: Caller) -> Response:
             out.setdefault(tenant, {})[state] = count
     return JSONResponse(
         [
-            {"tenant": tenant, "jobs": out[tenant], **_held(uses.get(tenant)), "max_priority": _caps(parts, tenant)}
+            {"tenant": tenant, "jobs": out[tenant], **_held(uses.get(tenant)), **_limits(parts, tenant)}
             for tenant in sorted(out)
         ],
     )
 
 
-def _caps(parts: Service, tenant: str) -> dict[str, int]:
-    return {} if parts.tenants is None else parts.tenants.caps_of(tenant)
+def _limits(parts: Service, tenant: str) -> dict[str, Any]:
+    if parts.tenants is None:
+        return {"max_priority": {}, **TenantLimits().encode()}
+    return {"max_priority": parts.tenants.caps_of(tenant), **parts.tenants.limits_of(tenant).encode()}
 
 
 def _held(use: TenantUse | None) -> dict[str, float]:

@@ -56,6 +56,10 @@ class Launch:
 
     name: str
     roles: tuple[RoleRun, ...]
+    image: str | None = None
+    """The image of its containers; None: its tasks are plain processes."""
+    volumes: tuple[str, ...] = ()
+    """What is mounted in its containers, as the file has it."""
     data: tuple[str, ...] = ()
     """The names of its data sets."""
     workdir: str | None = None
@@ -170,6 +174,8 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
     return Launch(
         name=file.name or str(job_id),
         roles=tuple(_run_of(file, name, part, shared) for name, part in parts.items()),
+        image=file.image,
+        volumes=file.volumes,
         data=tuple(dict.fromkeys(file.data)),
         workdir=file.workdir,
         snapshot=None if file.snapshot is None else file.snapshot.digest,

@@ -187,6 +187,15 @@ class HealthPart(FileModel):
     stall_after: Annotated[Seconds, Field(gt=0)] = 600.0
 
 
+class ContainersPart(FileModel):
+    """What runs the containers of jobs, where their images are, and what may be mounted."""
+
+    runtime: Annotated[Literal["auto", "podman", "docker", "apptainer", "off"], Switch] = "auto"
+    pull: Literal["never", "missing", "always"] = "never"
+    images: tuple[Path, ...] = ()
+    volumes: tuple[Annotated[str, Field(pattern=r"^/.*[^/]$|^/$")], ...] | None = None
+
+
 class UpFile(FileModel):
     """How a manager is run. What is not given is as `rota up` says."""
 
@@ -234,6 +243,7 @@ class UpFile(FileModel):
     limits: LimitsPart = LimitsPart()
     gpu: GpuPart = GpuPart()
     health: HealthPart = HealthPart()
+    containers: ContainersPart = ContainersPart()
     notifications: NotificationsPart = NotificationsPart()
     alerts: AlertsPart = AlertsPart()
 
@@ -282,6 +292,11 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
         named = {name: getattr(health, name) for name in ("programs", "causes")}
         update = {name: beside / value for name, value in named.items() if value is not None}
         given["health"] = health.model_copy(update=update)
+    containers = given.get("containers")
+    if isinstance(containers, ContainersPart):
+        given["containers"] = containers.model_copy(
+            update={"images": tuple(beside / each for each in containers.images)}
+        )
     accounts = given.get("accounts")
     if isinstance(accounts, str) and accounts not in ("names", "tokens"):
         given["accounts"] = str(beside / accounts)

@@ -135,9 +135,10 @@ class Client(AccountCalls, DataCalls):
         answer: Json = self._call("PATCH", f"/jobs/{quote(job_id, safe='')}", changes)
         return answer
 
-    def put_tenant(self, tenant: str, max_priority: Mapping[str, int]) -> Json:
-        """Add a tenant, or set the highest priority of its jobs by role."""
-        answer: Json = self._call("PUT", f"/tenants/{quote(tenant, safe='')}", {"max_priority": dict(max_priority)})
+    def put_tenant(self, tenant: str, max_priority: Mapping[str, int], **limits: float | None) -> Json:
+        """Add a tenant, or set its highest priority by role, and `max_time_s` and `max_gpus_per_job` of its jobs."""
+        body = {"max_priority": dict(max_priority), **limits}
+        answer: Json = self._call("PUT", f"/tenants/{quote(tenant, safe='')}", body)
         return answer
 
     def logs(self, job_id: str, *, follow: bool = False, **options: int | None) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Routes that add and remove tenants, and set how high the priorities of their jobs may be; for admins only."""
+"""Routes that add and remove tenants, and set limits of their jobs; for admins only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rota.api.service import Service, principal, service
 from rota.api.wire import Problem
 from rota.core.errors import RotaError
 from rota.core.model.job import OPPORTUNISTIC
-from rota.files.job_shape import MOST_PRIORITY, Name
+from rota.files.job_shape import LONGEST_RUN_S, MOST_PRIORITY, Name
 from rota.live.intake.tenant_registry import TenantRegistry
 
 log = logging.getLogger("rota.api")
@@ -25,26 +25,31 @@ Cap = Annotated[int, Field(strict=True, ge=OPPORTUNISTIC, le=MOST_PRIORITY)]
 
 
 class TenantIn(BaseModel):
-    """What is set for a tenant; caps that are not given stay."""
+    """What is set for a tenant; what is not given stays, and a limit that is null is removed."""
 
     model_config = ConfigDict(extra="forbid")
 
     max_priority: dict[Literal["member", "maintainer"], Cap] = {}
+    max_time_s: Annotated[float, Field(gt=0, le=LONGEST_RUN_S, allow_inf_nan=False)] | None = None
+    max_gpus_per_job: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
 
 
 class TenantOut(BaseModel):
-    """A tenant, and the highest priority of its jobs by role."""
+    """A tenant, the highest priority of its jobs by role, and how long and large they may be."""
 
     tenant: str
     max_priority: dict[str, int]
+    max_time_s: float | None
+    max_gpus_per_job: float | None
 
 
 @router.put("/tenants/{tenant}", response_model=TenantOut)
 async def put(request: Request, caller: Caller, tenant: TenantPath, wanted: TenantIn) -> Response:
-    """Add a tenant, or set the highest priority of its jobs by role."""
+    """Add a tenant, or set the highest priority of its jobs by role, and how long and large they may be."""
     caller.must_be_admin()
     tenants = _registry(service(request))
-    await tenants.put(tenant, {str(role): cap for role, cap in wanted.max_priority.items()}, caller.asker)
+    limits = {name: getattr(wanted, name) for name in wanted.model_fields_set - {"max_priority"}}
+    await tenants.put(tenant, {str(role): cap for role, cap in wanted.max_priority.items()}, caller.asker, limits)
     log.info("tenant-put", extra={"tenant": tenant, "who": caller.name})
     return JSONResponse(_out(tenants, tenant))
 
@@ -67,4 +72,4 @@ def _registry(parts: Service) -> TenantRegistry:
 
 
 def _out(tenants: TenantRegistry, tenant: str) -> dict[str, Any]:
-    return {"tenant": tenant, "max_priority": tenants.caps_of(tenant)}
+    return {"tenant": tenant, "max_priority": tenants.caps_of(tenant), **tenants.limits_of(tenant).encode()}

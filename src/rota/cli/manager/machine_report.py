@@ -18,6 +18,9 @@ from pathlib import Path
 
 from rota.cli.extras import way_to
 from rota.drivers.local.confinement.abilities import find_confinement
+from rota.drivers.local.containers.gpu_names import has_specification
+from rota.drivers.local.containers.podman import find_init
+from rota.drivers.local.containers.settings import RuntimeName, runtimes_here
 from rota.drivers.local.gpu.abilities import gpu_abilities
 from rota.drivers.local.task_runner.nvml import find_nvml
 from rota.health.checks.machine import check_cgroup, check_disk, check_memory, check_time
@@ -25,7 +28,6 @@ from rota.health.checks.result import CheckResult
 from rota.health.node_state import Severity
 
 OLDEST_PYTHON = (3, 11)
-CONTAINER_TOOLS = ("podman", "docker", "apptainer")
 LOW_DESCRIPTORS = 4096
 OPTIONAL = (
     ("polars", "sim", "reports, experiments, planner, policies that solve programs"),
@@ -69,7 +71,7 @@ def machine_report(folder: Path, port: int) -> Iterator[MachineFinding]:
     yield from _checks(folder)
     yield _port(port)
     yield from _gpus()
-    yield _containers()
+    yield from _containers()
     yield from _extras()
 
 
@@ -215,15 +217,27 @@ def _gpus() -> Iterator[MachineFinding]:
     )
 
 
-def _containers() -> MachineFinding:
-    there = [name for name in CONTAINER_TOOLS if shutil.which(name)]
-    return MachineFinding(
+def _containers() -> Iterator[MachineFinding]:
+    faults = runtimes_here()
+    there = [name for name, why in faults.items() if not why]
+    missing = [f"{why} (`apt-get install podman crun catatonit`)" for name, why in faults.items() if why][:1]
+    if RuntimeName.PODMAN in there:
+        missing = [] if find_init() else ["install catatonit: signals then reach programs that do not handle them"]
+    yield MachineFinding(
         what="containers",
-        standing=Standing.GOOD if there else Standing.MISSING,
-        found=", ".join(there) or "none",
-        needed_for="building images for Kubernetes",
-        way_out="" if there else f"install one of {', '.join(CONTAINER_TOOLS)}",
+        standing=Standing.GOOD if there and not missing else Standing.MISSING,
+        found=", ".join(name.value for name in there) or "; ".join(faults.values()),
+        needed_for="jobs with an image",
+        way_out="" if there and not missing else missing[0],
     )
+    if find_nvml() is not None and RuntimeName.PODMAN in there:
+        yield MachineFinding(
+            what="GPUs in containers",
+            standing=Standing.GOOD if has_specification() else Standing.MISSING,
+            found="a CDI specification" if has_specification() else "no CDI specification",
+            needed_for="jobs with an image and GPUs",
+            way_out="" if has_specification() else "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
+        )
 
 
 def _extras() -> Iterator[MachineFinding]:

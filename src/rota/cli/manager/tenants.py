@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,10 @@ COLUMNS = (
     Column(key="borrowed", right=True, show=lambda held: f"{held:g}"),
     Column(key="lent", right=True, show=lambda held: f"{held:.3g}"),
     Column(key="max_priority", title="max priority", show=lambda caps: _caps(caps)),
+    Column(key="max_time_s", title="max time", right=True, show=lambda limit: _time(limit)),
+    Column(
+        key="max_gpus_per_job", title="max GPUs", right=True, show=lambda limit: "-" if limit is None else f"{limit:g}"
+    ),
 )
 CHANGE_COLUMNS = (Column(key="change"), Column(key="number", right=True), Column(key="names"))
 SHOWN = 8
@@ -57,6 +62,8 @@ def tenants(context: typer.Context, server: ServerOption = None, output: OutputO
     emit(rows, COLUMNS, output)
 
 
+TimeOption = Annotated[str | None, typer.Option(help="The longest time limit of a job, e.g. 12h, or none.")]
+GpusOption = Annotated[str | None, typer.Option(help="The most GPUs of one job, or none.")]
 RoleOption = Annotated[str, typer.Option(help="Whose jobs: member or maintainer.")]
 
 
@@ -64,6 +71,8 @@ RoleOption = Annotated[str, typer.Option(help="Whose jobs: member or maintainer.
 def add(
     tenant: Annotated[str, typer.Argument(help="The tenant's name.")],
     max_priority: Annotated[int | None, typer.Option(help="The highest priority of its members' jobs.")] = None,
+    max_time: TimeOption = None,
+    max_gpus_per_job: GpusOption = None,
     server: ServerOption = None,
 ) -> None:
     """Add a tenant, so that jobs and tokens can name it.
@@ -74,25 +83,35 @@ def add(
 
       rota tenants add nlp --max-priority 5
     """
-    _put(tenant, {} if max_priority is None else {"member": max_priority}, server)
+    caps = {} if max_priority is None else {"member": max_priority}
+    _put(tenant, caps, _limits(max_time, max_gpus_per_job), server)
 
 
 @app.command("set")
 def set_cap(
     tenant: Annotated[str, typer.Argument(help="The tenant's name.")],
-    max_priority: Annotated[int, typer.Option(help="The highest priority that its jobs may have.")],
+    max_priority: Annotated[int | None, typer.Option(help="The highest priority that its jobs may have.")] = None,
     role: RoleOption = "member",
+    max_time: TimeOption = None,
+    max_gpus_per_job: GpusOption = None,
     server: ServerOption = None,
 ) -> None:
-    """Set how high the priorities of a tenant's jobs may be, for members or maintainers.
+    """Set how high the priorities of a tenant's jobs may be, by role, and how long and large all of them may be.
+
+    A job without a time limit gets the tenant's. Jobs that were submitted before keep theirs until they are updated.
 
     Examples:
 
       rota tenants set nlp --max-priority 5
 
       rota tenants set nlp --max-priority 100 --role maintainer
+
+      rota tenants set nlp --max-time 2d --max-gpus-per-job 8
     """
-    _put(tenant, {role: max_priority}, server)
+    limits = _limits(max_time, max_gpus_per_job)
+    if max_priority is None and not limits:
+        raise RotaError("nothing to set; give --max-priority, --max-time or --max-gpus-per-job")
+    _put(tenant, {} if max_priority is None else {role: max_priority}, limits, server)
 
 
 @app.command("remove")
@@ -113,11 +132,40 @@ def remove(
     Client(server).delete(f"/tenants/{quote(tenant, safe='')}")
 
 
-def _put(tenant: str, caps: dict[str, int], server: str | None) -> None:
+def _limits(max_time: str | None, max_gpus: str | None) -> dict[str, float | None]:
+    """The limits that options name; `none` removes one."""
+    from rota.files.quantities import parse_duration
+
+    found: dict[str, float | None] = {}
+    if max_time is not None:
+        try:
+            found["max_time_s"] = None if max_time == "none" else parse_duration(max_time)
+        except RotaError as error:
+            raise RotaError(f"--max-time: {error}") from error
+    if max_gpus is not None:
+        try:
+            found["max_gpus_per_job"] = None if max_gpus == "none" else float(max_gpus)
+        except ValueError as error:
+            raise RotaError(f"--max-gpus-per-job is {max_gpus[:40]!r}; it must be a number, or none") from error
+    if any(limit is not None and not math.isfinite(limit) for limit in found.values()):
+        raise RotaError("a limit must be a number; none removes it")
+    return found
+
+
+def _time(limit_s: float | None) -> str:
+    from rota.cli.human import duration
+
+    return "-" if limit_s is None else duration(limit_s)
+
+
+def _put(tenant: str, caps: dict[str, int], limits: dict[str, float | None], server: str | None) -> None:
     from rota.sdk.client import Client
 
-    found = Client(server).put_tenant(tenant, caps)
-    echo(f"tenant {found['tenant']}: max priority {_caps(found['max_priority'])}")
+    found = Client(server).put_tenant(tenant, caps, **limits)
+    words = [f"max priority {_caps(found['max_priority'])}"]
+    words += [f"max time {_time(found['max_time_s'])}"] if found["max_time_s"] is not None else []
+    words += [f"max GPUs per job {found['max_gpus_per_job']:g}"] if found["max_gpus_per_job"] is not None else []
+    echo(f"tenant {found['tenant']}: {', '.join(words)}")
 
 
 def _caps(caps: dict[str, int]) -> str:

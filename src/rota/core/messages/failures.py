@@ -20,6 +20,7 @@ class FailureCode(StrEnum):
     DEVICE = "device"
     COMMAND = "command"
     SCRATCH = "out-of-scratch"
+    CONTAINER = "container"
     KILLED = "killed"
     SIGNAL = "signal"
     EXIT = "exit"

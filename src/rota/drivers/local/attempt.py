@@ -280,5 +280,6 @@ def _failure_of(task: TaskHandle, attempt: Attempt) -> Failure:
         gpu_memory_limit=task.state.get("excess", ""),
         not_suspended=str(task.state.get("swap_failed") or ""),
         crowded=attempt.crowded,
+        not_contained=task.state.get("cause") == "container",
         causes=attempt.causes,
     )

@@ -24,10 +24,11 @@ from rota.drivers.local.confinement.attempt_folders import (
     has_begun,
     open_to_its_user,
     prepare_attempt,
+    remove_leftovers,
     rendezvous_port,
     work_at_start,
 )
-from rota.drivers.local.confinement.private_folders import remove_private, sweep_memory
+from rota.drivers.local.confinement.private_folders import sweep_memory
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.machine import MOST_GRACE_S
 from rota.drivers.local.notice_pipe import NoticePipe
@@ -387,8 +388,8 @@ class AttemptController:
             yield from self._side.run(self._settings.limits.removal(task.token))
             self._by_token.pop(task.token, None)  # only now: a sweep removes the cgroups of unknown tasks
             yield 0.0
-        if self._settings.confinement.mounts:
-            self._do(asyncio.to_thread(remove_private, self._settings.home, job_id, attempt.number))
+        if self._settings.confinement.mounts or attempt.launch.image is not None:
+            self._do(asyncio.to_thread(remove_leftovers, self._settings, attempt))
         self._slicer.leave(job_id)
         del self._attempts[job_id]
         failures = self._failures.pop(job_id)

@@ -45,6 +45,10 @@ class Failure:
 
 _NOT_RUN = re.compile(r"^rota: can't run (?:the task|.{1,300}? in .{1,300}?): (?P<why>[^\n]{1,200})$", re.MULTILINE)
 """What a supervisor writes when a task could not be started."""
+_NOT_CONTAINED = re.compile(r"^(?:Error|docker|FATAL): +([^\n]{1,300})$", re.MULTILINE)
+"""What runtimes write when they can't start a container."""
+_NOT_EXECUTED = re.compile(r"^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>[^\n]{1,200})\s*\Z", re.MULTILINE)
+"""What the first process of a container writes when it can't start the command."""
 _COMMAND_SIGNS = (
     (re.compile(r"error while loading shared libraries"), "a shared library of the command was not found"),
     (re.compile(r"not found|No such file or directory"), "the command was not found"),
@@ -63,13 +67,14 @@ def classify(
     gpu_memory_limit: str = "",
     not_suspended: str = "",
     crowded: bool = False,
+    not_contained: bool = False,
     causes: Sequence[CauseOfFailure] | None = None,
 ) -> Failure:
     """The failure of a task that ended with an exit code or by a signal.
 
     `asked_memory` is whether its memory limit is what it asked for. `gpu_memory_limit` is by how much it exceeded what
     it asked for, in words, if its supervisor ended it for that. `crowded` is whether suspended jobs held memory of its
-    GPUs.
+    GPUs. `not_contained` is whether its container could not be started.
     """
     if gpu_memory_limit:
         return _failure(FailureClass.PERMANENT, FailureCode.GPU_OUT_OF_MEMORY, gpu_memory_limit)
@@ -86,6 +91,12 @@ def classify(
         return _failure(
             FailureClass.TRANSIENT, FailureCode.DEVICE, f"it could not be suspended or resumed: {not_suspended}"
         )
+    if not_contained and (said := _NOT_CONTAINED.findall(end_of_output)):
+        return _failure(
+            FailureClass.PERMANENT, FailureCode.CONTAINER, f"its container could not be started: {said[-1]}"
+        )
+    if exit_code == 1 and (refused := _NOT_EXECUTED.search(end_of_output)) is not None:
+        return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, _command_fault(refused["why"]) or refused["why"])
     if exit_code in (126, 127) and (cause := _command_fault(end_of_output)) is not None:
         return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, cause)
     found = diagnose(end_of_output, exit_code=exit_code, signal=number, causes=causes)

@@ -1,4 +1,4 @@
-"""The CPUs, memory and GPUs of this machine, and the job file fields that it can't honour."""
+"""The CPUs, memory and GPUs of this machine, and how long a job may take to stop here."""
 
 from __future__ import annotations
 
@@ -125,15 +125,8 @@ def _short(name: str) -> str:
 
 
 def refuse_what_cannot_be(file: JobFile) -> None:
-    """Raise a `RotaError` that names the field if processes of this machine can't have what a job asks for."""
-    refused = (
-        ("image", file.image is not None, "runs processes, not containers; leave it out, or use Kubernetes"),
-        ("volumes", bool(file.volumes), "runs processes, which see the machine's files as they are; leave it out"),
-    )
+    """Raise a `RotaError` that names the field if tasks of this machine can't have what a job asks for."""
     if file.checkpoint is not None and file.checkpoint.grace > MOST_GRACE_S:
         raise RotaError(
             f"job: checkpoint.grace is {file.checkpoint.grace:g} s; a job may take at most {MOST_GRACE_S:g} s to stop"
         )
-    for field, wanted, why in refused:
-        if wanted:
-            raise RotaError(f"job: {field} can't be honoured here: the local driver {why}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rota.core.errors import RotaError
 from rota.core.model.job import OPPORTUNISTIC, WHOLE
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
@@ -13,6 +15,14 @@ from rota.drivers.local.confinement.abilities import Confinement
 from rota.drivers.local.confinement.accounts import AccountMap, own_account
 from rota.drivers.local.confinement.default_limits import DefaultLimits
 from rota.drivers.local.confinement.device_rules import DeviceNumber, refused
+from rota.drivers.local.containers.container_order import (
+    container_login,
+    container_order,
+    know_images,
+    visible_gpus,
+)
+from rota.drivers.local.containers.gpu_names import given_gpus
+from rota.drivers.local.containers.settings import Containers
 from rota.drivers.local.gpu.abilities import GpuAbilities
 from rota.drivers.local.gpu.mig import DevicesByNode, NamedDevice
 from rota.drivers.local.gpu.mig_layouts import MigLayouts
@@ -53,6 +63,8 @@ class Settings:
     """Under which Unix account the tasks of a job run."""
     confinement: Confinement = field(default_factory=Confinement)
     """How tasks are kept apart that run as other users than the manager."""
+    containers: Containers = field(default_factory=Containers)
+    """What runs tasks in containers."""
     umask: int | None = None
     """The mode bits that files of tasks don't get where no account is mapped; None: as the manager."""
     task_env: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +108,9 @@ class Settings:
 
 def make_cgroup(attempt: Attempt, task: TaskHandle, settings: Settings) -> Json | None:
     """Make the cgroup of a task, where there are cgroups; return what its supervisor has to know of it."""
+    if attempt.launch.image is not None:
+        with contextlib.suppress(RotaError):  # said when the task is started
+            know_images(settings.containers)
     return settings.limits.make(task.token, _limits(attempt, task, settings))
 
 
@@ -130,12 +145,20 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
     beside = sorted({each.gpu for each in named}) if named else slot.devices
     mps = _mps_variables(attempt, task, settings)
     near = settings.topology.cpus_near(beside)
-    cuda = settings.gpu if slot.devices and len(attempt.tasks) == 1 else None
+    in_container = attempt.launch.image is not None
+    cuda = settings.gpu if slot.devices and len(attempt.tasks) == 1 and not in_container else None
     launch = [cuda.launcher, "--launch-job"] if cuda and cuda.launcher and not mps else []
+    env = {**_environment(attempt, task, port, settings), **_seen(named), **mps}
+    workdir, container = _workdir(attempt, settings), None
+    if in_container:
+        given = given_gpus(slot.devices, named, settings.nvml)
+        env |= visible_gpus(given, settings.containers)
+        container = container_order(attempt, task, settings, workdir=workdir, limits=limits, gpus=given, env=env)
     return {
         "argv": [*launch, *attempt.launch.roles[slot.role].argv],
-        "env": {**_environment(attempt, task, port, settings), **_seen(named), **mps},
-        "workdir": _workdir(attempt, settings),
+        "env": env,
+        "container": container,
+        "workdir": workdir,
         "code": _code(attempt, settings),
         "barrier": attempt.is_gang,
         "barrier_s": settings.barrier_s,
@@ -188,7 +211,7 @@ def _environment(attempt: Attempt, task: TaskHandle, port: int, settings: Settin
         folder=str(shared_folder(settings.home, attempt.job.id)),
         token=task.token,
         tell=str(task.folder / TELL),
-        login={**login_environment(attempt.account or own_account()), **settings.task_env},
+        login={**_login(attempt, settings), **settings.task_env},
     )
     tasks = [other.slot for other in attempt.tasks]
     plan = plan_variables(attempt.job, attempt.launch.plan, tasks, task.slot, address=env["MASTER_ADDR"], port=port)
@@ -199,6 +222,13 @@ def _environment(attempt: Attempt, task: TaskHandle, port: int, settings: Settin
     own = {*attempt.launch.roles[task.slot.role].env, *(env.keys() & TURN)}  # the job's own variables and labels win
     data = data_variables(settings.home, attempt.job.id, attempt.launch.data)
     return {**plan, **interval, **data, **env, **{name: value for name, value in links.items() if name not in own}}
+
+
+def _login(attempt: Attempt, settings: Settings) -> dict[str, str]:
+    account = attempt.account or own_account()
+    if attempt.launch.image is None:
+        return login_environment(account)
+    return container_login(account.name, str(shared_folder(settings.home, attempt.job.id)))
 
 
 def _seen(named: Sequence[NamedDevice]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.model.job import JobId
+from rota.drivers.local.containers.container_order import container_pid
 from rota.drivers.local.task_runner.processes import start_time
 from rota.store.run_folder import attempt_folder, read_json
 
@@ -32,6 +33,7 @@ def use_now(home: Path, job_id: JobId, attempt: int) -> TaskUsage | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     sessions: set[str] = set()
+    running = 0
     for path in ranks:
         state = read_json(path / "state.json")
         if (
@@ -39,11 +41,14 @@ def use_now(home: Path, job_id: JobId, attempt: int) -> TaskUsage | None:
             and state.get("phase") == "running"
             and state["pid_start"] == start_time(state["pid"]) != 0
         ):
+            running += 1
             sessions.add(str(state["pid"]))
+            if (first := container_pid(home, job_id, attempt, path.name)) is not None:
+                sessions.add(str(first))  # the container's session is not the runtime's
     if not sessions:
         return None
     cpu_s, memory_bytes = use_of_sessions(sessions)
-    return TaskUsage(tasks=len(sessions), cpu_s=cpu_s, memory_bytes=memory_bytes)
+    return TaskUsage(tasks=running, cpu_s=cpu_s, memory_bytes=memory_bytes)
 
 
 def use_of_sessions(sessions: set[str]) -> tuple[float, int]:

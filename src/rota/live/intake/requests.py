@@ -246,7 +246,7 @@ class Requests:
 
     def _admitted(self, job: Job, asker: Asker) -> Job:
         """The job, unless its tenant does not exist or can never have what it asks for, or its priority is too high."""
-        self._refuse_tenant_or_priority(job, asker)
+        job = self._of_tenant(job, asker)
         if typed := [role.device_types[0] for role in job.roles if role.device_types and not role.device_milli]:
             raise RotaError(f"job: `gpu` names the type {typed[0]!r} of 0 devices; say how many with `gpus`")
         why = self._control.engine.refuse(job)
@@ -254,12 +254,11 @@ class Requests:
             raise RotaError(f"job: {why}")
         return job if self._control.present is None else within_memory(job, self._control.present.cluster)
 
-    def _refuse_tenant_or_priority(self, job: Job, asker: Asker) -> None:
-        if self._tenants is None:
-            return
+    def _of_tenant(self, job: Job, asker: Asker, before: Job | None = None) -> Job:
+        """The job as its tenant may have it; `before` is what it was until now."""
+        is_new = before is None or before.priority != job.priority
         try:
-            self._tenants.must_exist(job.tenant)
-            self._tenants.refuse_priority(asker.role, job.tenant, job.priority)
+            return job if self._tenants is None else self._tenants.admitted(job, asker.role, has_new_priority=is_new)
         except RotaError as error:
             raise RotaError(f"job: {error}") from error
 
@@ -305,12 +304,10 @@ class Requests:
         if "priority" in changes:
             after.pop("class", None)
         wanted = job_of(job_file(after), job_id, live.job.depends_on, live.job.user)
-        job = replace(live.job, **{name: getattr(wanted, name) for name in REVISED})
+        job = self._of_tenant(replace(live.job, **{name: getattr(wanted, name) for name in REVISED}), asker, live.job)
         changed = {name: [before.get(name), after.get(name)] for name in changes if before.get(name) != after.get(name)}
         if not changed:
             return changed
-        if job.priority != live.job.priority:
-            self._refuse_tenant_or_priority(job, asker)
         words = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changed.items())
         entry = LoopEntry([JobUpdated(job_id, job)], specs={job_id: dump(after)})
         entry.audit.append(audit_entry(asker, "update", job_id, words[:500]))

@@ -1,4 +1,4 @@
-"""The tenants of a manager, and the highest priority that their jobs may have, by role.
+"""The tenants of a manager, how long and large their jobs may be, and the highest priority of these, by role.
 
 A tenant is known if a cluster file, the manager's settings or an admin names it. Jobs, filters and tokens of any other
 are refused. What an admin changes at run time is stored, audited, and wins over the settings.
@@ -14,6 +14,7 @@ from typing import Any
 from rota.core.errors import RotaError
 from rota.core.model.job import DEFAULT_TENANT, Job
 from rota.live.intake.audit_entry import Asker, audit_entry
+from rota.live.intake.tenant_limits import TenantLimits
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
 from rota.live.loop.record import dump
@@ -64,6 +65,7 @@ class TenantRegistry:
             stored = {"names": sorted({*records.tenant_names(), *also} - {"*"}), "caps": {}}
         self._names: dict[str, None] = dict.fromkeys(stored["names"])
         self._caps: dict[str, int] = dict(stored["caps"])
+        self._limits = {name: TenantLimits(**limits) for name, limits in stored.get("limits", {}).items()}
         self._changing = asyncio.Lock()
         for key in self._given.caps:
             named = key.rpartition("/")[0] or key
@@ -129,6 +131,17 @@ class TenantRegistry:
                 "lower it, or ask an admin"
             )
 
+    def admitted(self, job: Job, role: str, *, has_new_priority: bool = True) -> Job:
+        """Return a job as its tenant may have it; raise a `RotaError` for one that it may not have."""
+        self.must_exist(job.tenant)
+        if has_new_priority:
+            self.refuse_priority(role, job.tenant, job.priority)
+        return self.limits_of(job.tenant).admitted(job)
+
+    def limits_of(self, tenant: str) -> TenantLimits:
+        """Return how long and large a tenant's jobs may be."""
+        return self._limits.get(tenant, TenantLimits())
+
     def refuse_raised(self, job_id: str, job: Job, role: str) -> None:
         """Refuse to submit a job again whose priority was raised above what its user may give."""
         cap = self.cap(role, job.tenant)
@@ -142,16 +155,21 @@ class TenantRegistry:
         """Return the caps of a tenant by role."""
         return {role: cap for role in CAPPED_ROLES if (cap := self.cap(role, tenant)) is not None}
 
-    async def put(self, tenant: str, caps: Mapping[str, int], asker: Asker) -> None:
-        """Add a tenant, or change its caps."""
+    async def put(
+        self, tenant: str, caps: Mapping[str, int], asker: Asker, limits: Mapping[str, float | None] | None = None
+    ) -> None:
+        """Add a tenant, or change its caps and limits; those that are not given stay."""
         async with self._changing:
             if tenant not in self._names and len(self._names) >= MOST_TENANTS:
                 raise RotaError(f"tenant: there are {MOST_TENANTS} tenants already; remove some")
             is_new = tenant not in self.names()
             after = {**self._caps, **{f"{tenant}/{role}": cap for role, cap in caps.items()}}
-            words = ", ".join(f"max_priority of {role} {cap}" for role, cap in caps.items())
+            said = [f"max_priority of {role} {cap}" for role, cap in caps.items()]
+            new_limits = self.limits_of(tenant).changed(limits or {})
+            said += [new_limits.words()] if limits else []
             names = {**self._names, tenant: None} if is_new else self._names
-            await self._write(names, after, asker, "add" if is_new else "change", tenant, words)
+            kept = {**self._limits, tenant: new_limits}
+            await self._write(names, after, kept, asker, "add" if is_new else "change", tenant, ", ".join(said))
 
     async def remove(self, tenant: str, asker: Asker) -> None:
         """Remove a tenant that an admin added."""
@@ -169,15 +187,25 @@ class TenantRegistry:
                 raise RotaError(f"tenant: {tenant!r} has {len(unfinished)} unfinished jobs; cancel them first")
             left = {name: None for name in self._names if name != tenant}
             caps = {key: cap for key, cap in self._caps.items() if key.rpartition("/")[0] != tenant}
-            await self._write(left, caps, asker, "remove", tenant, "")
+            limits = {name: each for name, each in self._limits.items() if name != tenant}
+            await self._write(left, caps, limits, asker, "remove", tenant, "")
 
     async def _write(
-        self, names: dict[str, None], caps: dict[str, int], asker: Asker, what: str, tenant: str, detail: str
+        self,
+        names: dict[str, None],
+        caps: dict[str, int],
+        limits: dict[str, TenantLimits],
+        asker: Asker,
+        what: str,
+        tenant: str,
+        detail: str,
     ) -> None:
-        value: dict[str, Any] = {"names": list(names), "caps": caps}
+        kept = {name: each for name, each in limits.items() if not each.is_empty}
+        encoded = {name: each.encode() for name, each in kept.items()}
+        value: dict[str, Any] = {"names": list(names), "caps": caps, "limits": encoded}
         audit = audit_entry(asker, f"tenant-{what}", tenant, detail)
         await self._control.apply(LoopEntry([], settings={KEY: dump(value)}, audit=[audit]))
-        self._names, self._caps = names, caps
+        self._names, self._caps, self._limits = names, caps, kept
 
 
 def _roles() -> str:

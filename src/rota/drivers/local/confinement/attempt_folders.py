@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from rota.core.errors import RotaError
 from rota.drivers.local.confinement.accounts import UnixAccount, look_up
-from rota.drivers.local.confinement.private_folders import make_private, private_folder
+from rota.drivers.local.confinement.private_folders import make_private, private_folder, remove_private
 from rota.drivers.local.confinement.project_quota import limit_by_quota
+from rota.drivers.local.containers.container_order import container_folder, remove_containers
 from rota.drivers.local.link_terms import write_terms
 from rota.store.data.data_sets import data_folder, place_data
-from rota.store.run_folder import attempt_folder, read_json, shared_folder, write_json
+from rota.store.run_folder import attempt_folder, over_scratch, read_json, shared_folder, write_json
 from rota.store.sealing import KEY_FILE, is_sealed
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
         is_mounted = is_confined and settings.confinement.mounts
         mounts = place_data(settings.home, job.id, job.tenant, order.launch.data, mounts=is_mounted)
     if is_confined:
-        kept = [shared, *(task.folder for task in attempt.tasks)]
+        kept = [shared, *(task.folder for task in attempt.tasks), *_of_containers(attempt, settings)]
         if order.launch.data:
             kept.append(data_folder(settings.home, job.id))
         attempt.confine = make_private(settings.home, job.id, order.attempt, kept)
@@ -88,8 +89,30 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
     if settings.scratch_bytes:
         limit_by_quota(written, f"{settings.home}/{job.id}", settings.scratch_bytes)
         # With or without a quota: the output of all attempts counts, which the supervisors write.
-        counted = [shared.parent, *written[1:]]
+        counted = [shared.parent, *written[1:]]  # with the containers' own folders, which lie beside the shared one
         attempt.scratch = {"bytes": settings.scratch_bytes, "folders": [str(path) for path in counted]}
+        attempt.scratch["mark"] = str(over_scratch(attempt_folder(settings.home, job.id, order.attempt)))
+
+
+def remove_leftovers(settings: Settings, attempt: Attempt) -> None:
+    """Remove what an attempt that has ended had for its tasks only: their /tmp, and what their containers wrote."""
+    if settings.confinement.mounts:
+        remove_private(settings.home, attempt.job.id, attempt.number)
+    if attempt.launch.image is not None:
+        ranks = [task.slot.rank for task in attempt.tasks]
+        remove_containers(settings.home, attempt.job.id, attempt.number, ranks)
+
+
+def _of_containers(attempt: Attempt, settings: Settings) -> list[Path]:
+    """Return what the runtime of an attempt's containers needs at its own path."""
+    if attempt.launch.image is None:
+        return []
+    folders = [
+        container_folder(settings.home, attempt.job.id, attempt.number, each.slot.rank) for each in attempt.tasks
+    ]
+    for folder in folders:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return [*folders, *(path for path in settings.containers.images if path.is_dir())]
 
 
 def open_to_its_user(attempt: Attempt, task: TaskHandle) -> None:

@@ -44,6 +44,10 @@ def members_of(task: Json) -> str | None:
 
 def processes_of(task: Json, pid: int, start: int) -> TaskProcesses:
     """Return the processes of a task, by its order and its first process."""
+    if task.get("container"):
+        from rota.drivers.local.task_runner.containers.container_processes import ContainerProcesses
+
+        return ContainerProcesses(task, pid, start)
     return TaskProcesses(pid, start, task["token"], members_of(task), is_sealed=is_sealed(task))
 
 
@@ -71,6 +75,15 @@ class TaskProcesses:
         self._members = members
         self._is_sealed = is_sealed
         self._seen: set[tuple[int, int]] = set()
+
+    @property
+    def ends_with_first(self) -> bool:
+        """Whether none outlives the first one; where it does, the rest has the grace of a stop too."""
+        return False
+
+    def used_bytes(self) -> int:
+        """Memory that those of the session have in use together."""
+        return session_bytes(self.pid)
 
     def remember(self, left: list[list[int]]) -> None:
         """Take over processes that were in the session while its leader was known to be the task's."""
@@ -203,6 +216,17 @@ def belongs(process: int, session: int, token: str) -> bool:
     if stat is None or stat[0] in ("Z", "X") or process == os.getpid():
         return False
     return stat[_SESSION] == str(session) or f"ROTA_TASK_TOKEN={token}".encode() in _environment(process)
+
+
+def carries(process: int, mark: bytes) -> bool:
+    """Whether a process has a variable in its environment, written as `NAME=VALUE`."""
+    return mark in _environment(process)
+
+
+def memory_bytes_of(process: int) -> int:
+    """Memory that a process has in use; 0 if it has ended."""
+    stat = _stat(process)
+    return 0 if stat is None else int(stat[21]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _environment(process: int) -> list[bytes]:

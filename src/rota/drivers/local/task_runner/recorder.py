@@ -63,6 +63,10 @@ def record(task: Json, stdio: tuple[int, int, int], tell: int, life: int) -> Non
         "memory_bytes": used.ru_maxrss * 1024,
         "left": left,
     }
+    if task.get("container"):
+        from rota.drivers.local.task_runner.containers.container_processes import usage
+
+        ended |= usage(task)
     write_when_possible("exit.json", ended)
 
 
@@ -106,11 +110,13 @@ def become(
             make_controlling(0)
         code = _open_code(task) if beside is None else None
         os.get_exec_path()  # imports what execvpe needs, while we may still read the interpreter's own files
-        _confine(task, beside)
+        _confine(task, beside, work is None)
         os.close(_CONFINES)
+        if task.get("container") and work is None:
+            _become_runtime(task, code, beside is not None)
         if code is not None:
             _unpack(code, task["workdir"])
-        os.chdir(task["workdir"])
+        os.chdir("/" if task.get("container") else task["workdir"])  # that may be one of the image
         if task.get("confine"):
             _give_up_privileges(task["confine"])
         if work is not None:
@@ -143,6 +149,17 @@ def _unpack(code: IO[bytes], folder: str) -> None:
     unpack(code, folder)
 
 
+def _become_runtime(task: Json, code: IO[bytes] | None, beside: bool) -> None:
+    """Turn into what runs the task's container, or starts a command in it."""
+    from rota.drivers.local.task_runner.containers.become import as_user, become_runtime, keeps_rights
+
+    if code is not None:
+        as_user(task, lambda: _unpack(code, task["workdir"]))
+    if task.get("confine") and not keeps_rights(task):
+        _give_up_privileges({**task["confine"], "seccomp": False})  # it makes the container by calls that are refused
+    become_runtime(task, beside=beside)
+
+
 def _give_up_privileges(order: Json) -> None:
     from rota.drivers.local.task_runner.confine import give_up_privileges
 
@@ -156,8 +173,14 @@ def _set_oom_score(least: int) -> None:
             score.write(str(least))
 
 
-def _confine(task: Json, beside: tuple[int, int] | None) -> None:
+def _confine(task: Json, beside: tuple[int, int] | None, runs_command: bool) -> None:
     """The cgroup, the CPUs and the mounts, then the user: what root may set comes first."""
+    has_own_mounts = keeps_rights = False
+    if task.get("container"):
+        from rota.drivers.local.task_runner.containers import become as become_container
+
+        has_own_mounts = become_container.is_private(task)
+        keeps_rights = runs_command and become_container.keeps_rights(task)
     for path in (task.get("cgroup") or {}).get("enter", ()):
         with open(path, "w", encoding="ascii") as members:
             members.write("0")
@@ -171,16 +194,16 @@ def _confine(task: Json, beside: tuple[int, int] | None) -> None:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     _set_oom_score(FIRST_TO_KILL if task.get("first_to_kill") else 0)
-    if task.get("confine"):
+    if task.get("confine") or has_own_mounts:
         from rota.drivers.local.task_runner.confine import join_task, leave_the_machine
 
         if beside is None:
-            leave_the_machine(task["confine"])
+            leave_the_machine(task.get("confine") or {})
         else:
             join_task(*beside)
-    if task.get("uid") is not None:
+    if task.get("uid") is not None and not keeps_rights:
         os.setgroups(task["groups"])
         os.setgid(task["gid"])
         os.setuid(task["uid"])
-    if task.get("umask") is not None:
+    if task.get("umask") is not None and not keeps_rights:
         os.umask(task["umask"])

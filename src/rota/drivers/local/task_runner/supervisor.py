@@ -31,7 +31,6 @@ from rota.drivers.local.task_runner.processes import (
     is_sealed,
     kills_for_memory,
     processes_of,
-    session_bytes,
     start_time,
 )
 from rota.drivers.local.task_runner.recorder import record
@@ -145,7 +144,8 @@ class Supervisor:
         self._look_after(output, recorder)
         with contextlib.suppress(FileNotFoundError):
             self._processes.remember(read("exit.json").get("left", []))
-        self._let_finish(output)
+        if not self._processes.ends_with_first:
+            self._let_finish(output)
         self._end_task()
         self._drain(output)
         os.close(alive)
@@ -165,6 +165,10 @@ class Supervisor:
             ended = {"exit_code": None, "signal": int(signal.SIGKILL), "ended_s": now_s(), "lost": True}
         if ended.get("exit_code") != 0 and kills_for_memory(self._task):
             self._cause = "memory"
+        elif self._task.get("container"):
+            from rota.drivers.local.task_runner.containers.container_processes import was_not_started
+
+            self._cause = "container" if was_not_started(self._task, ended) else self._cause
         self._output.close()
         if self._order is not None:
             drop_image()
@@ -260,7 +264,7 @@ class Supervisor:
             self._end_task()
 
     def _is_over(self, limit: int) -> bool:
-        return self._kill_at == float("inf") and session_bytes(self._pid) > limit
+        return self._kill_at == float("inf") and self._processes.used_bytes() > limit
 
     def _keep_to_scratch(self) -> None:
         """End the task if its folders hold more than it may write."""
