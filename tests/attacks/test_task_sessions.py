@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.lab import Lab
+from attacks.session_calls import read_log
 from managers import eventually
 from rota.drivers.local.task_runner.interactive.frames import MOST_PAYLOAD, FrameFault, FrameReader, pack
 from rota.drivers.local.task_runner.interactive.opening import CannotOpen, open_order
@@ -141,6 +142,10 @@ def _has_task_only(lab: Lab, job_id: str) -> bool:
         b'O{"argv": ["true"], "since": -1}',
         b'O{"session": "../../1", "mode": "attach"}',
         b'O{"mode": "forward", "argv": null, "session": {"a": 1}}',
+        b'O{"argv": ["\\ud800"]}',
+        b'O{"argv": ["true"], "since": 1e400}',
+        b"O" + b"[" * 50_000,
+        b'O{"argv": ["' + b"x" * MOST_PAYLOAD + b'"]}',
         b"i" + b"x" * 1000,
     ],
     ids=[
@@ -155,6 +160,10 @@ def _has_task_only(lab: Lab, job_id: str) -> bool:
         "offset",
         "climbs",
         "mode",
+        "half a character",
+        "endless offset",
+        "nested",
+        "too long",
         "early",
     ],
 )
@@ -162,12 +171,30 @@ def test_orders_that_are_none_end_no_task(lab: Lab, sent: bytes) -> None:
     job_id = lab.running("ada")
     session = client(lab, "ada").session(job_id, mode="exec", task=0)
     session.send(sent)
-    session.send(b"w[0]")
+    if sent:
+        assert heard(session, b"f")
+    else:
+        session.send(b"w[0]")
     session.close()
 
     with closing(_opened(lab, "ada", job_id)) as beside:
         assert heard(beside, b"o") == b"in\n"
     assert lab.job(job_id)["state"] == "running"
+    assert lab.ask("ada", "GET", f"/jobs/{job_id}/sessions")[0] == 200
+    assert "Traceback" not in read_log(lab.manager)
+
+
+@attack(
+    "fills the log by sockets that are refused, as any stranger can open them",
+    stopped_by="a refusal is no error of the log",
+)
+def test_refused_sockets_are_not_logged_as_errors(lab: Lab) -> None:
+    for _ in range(3):
+        with pytest.raises(Refused):
+            Client(lab.manager.client.url, "no token").session("1", mode="exec")
+    lab.ask("ada", "GET", "/jobs")
+
+    assert "handshake" not in read_log(lab.manager)
 
 
 @attack(
@@ -175,7 +202,7 @@ def test_orders_that_are_none_end_no_task(lab: Lab, sent: bytes) -> None:
 )
 def test_query_that_climbs_is_refused(lab: Lab) -> None:
     job_id = lab.running("ada")
-    for asked in ({"task": "0/../../1"}, {"task": "-1"}, {"task": "9" * 40}, {"mode": "root"}):
+    for asked in ({"task": "0/../../1"}, {"task": "-1"}, {"task": "9" * 40}, {"task": "²"}, {"mode": "root"}):
         with pytest.raises(Refused) as refused:
             client(lab, "ada").session(job_id, **{"mode": "exec", **asked})
         assert refused.value.status == 422

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from builders import cluster, job, node
+from builders import at_once, cluster, in_rounds, job, node
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Decision
 from rota.core.messages.events import (
@@ -30,7 +30,7 @@ from rota.drivers.simulator.world import World
 from rota.forecast.durations import RunTimes
 from rota.forecast.past import PastRun
 from rota.forecast.predict import Assumptions, Budget, Question, predict
-from rota.forecast.value import Forecast
+from rota.forecast.value import Forecast, NoForecast
 from rota.traces.workload import Submission
 
 POLICIES = ("fifo:backfill=true", "priority", "las:thresholds=20/80", "afs-p:evict_s=20", "gandiva")
@@ -129,3 +129,24 @@ def test_forecast_is_never_missing_without_a_reason(policy: str, seed: int) -> N
             assert found.reason is not None or (start_s is not None and end_s is not None), (job_id, found)
             assert start_s is None or start_s >= disturbed.now_s
             assert end_s is None or end_s >= (start_s or disturbed.now_s)
+
+
+@pytest.mark.parametrize("policy", [*at_once(), *in_rounds()])
+def test_start_is_forecast_while_another_job_is_being_cancelled(policy: str) -> None:
+    """A policy that takes over this state, as after a restart, must not plan for the job that ends with its stop."""
+    disturbed = Disturbed(policy, 0)
+    engine, world = disturbed.engine, disturbed.world
+    jobs = [job(f"j{at}", name="train", user="ann", roles=(Role(count=4),), estimate_s=30.0) for at in range(3)]
+    for each in jobs:
+        world.expect(Submission(job=each, submit_s=0.0, hidden_work=30.0))
+    decisions = engine.step(0.0, [JobArrived(each) for each in jobs])
+    while decisions:
+        decisions = engine.step(0.0, world.carry_out(decisions, 0.0))
+    running = [live.job.id for live in engine.state.jobs.values() if live.state is JobState.RUNNING]
+    assert running, "some run, and their stops are not answered"
+    engine.step(5.0, [JobCancelled(each) for each in running[:1]])
+
+    for each in jobs:
+        found = disturbed.forecast(each.id)
+        assert found.reason is not None or (found.start is not None and found.end is not None)
+    assert disturbed.forecast(running[0]).reason is NoForecast.CANCELLED

@@ -27,6 +27,8 @@ MISTAKES: tuple[tuple[dict[str, Any], str], ...] = (
     ({"parameters": {"x": [1], "X": [1]}}, "two names differ in upper and lower case only"),
     ({"sampler": "grid"}, "parameters.x: a grid needs `points` for a range of numbers"),
     ({"sampler": "grid", "parameters": {"x": [1, 2]}}, "trials is 8 and the grid has 2 points; drop trials"),
+    ({"sampler": "tpe", "trials": 10_000, "parameters": {f"x{n}": [1, 2] for n in range(6)}}, "at most 50000 values"),
+    ({"parameters": {"x": ["y" * 20_000], "z": ["y" * 20_000]}}, "40000 characters of values; at most 32768"),
     ({"sampler": "bayes"}, "sampler is 'bayes'"),
     ({"early_stop": "asha"}, "early_stop.max_steps is missing; rule 'asha' needs the steps of a whole trial"),
     ({"early_stop": {"rule": "asha", "min_steps": 9, "max_steps": 3}}, "min_steps is 9 and max_steps is 3"),

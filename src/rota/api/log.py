@@ -23,6 +23,8 @@ from rota.core.neutral_text import neutral, neutral_json
 log = logging.getLogger("rota.api")
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the current request."""
+REFUSED_SOCKET = "ASGI callable returned without completing handshake."
+"""What uvicorn calls an error whenever a WebSocket was refused with an answer: strangers would fill the log with it."""
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _PLAIN = re.compile(r"[^\s\"=]+")
@@ -51,6 +53,7 @@ def set_up(form: LogFormat, level: LogLevel) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
     handler.addFilter(_with_request)
+    handler.addFilter(lambda record: record.msg != REFUSED_SOCKET)
     logging.raiseExceptions = False  # a closed log must not stop the manager
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("rota").setLevel(level.value.upper())

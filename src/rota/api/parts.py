@@ -13,6 +13,7 @@ from rota.api.service import Service
 from rota.api.sweeps.setup import sweep_upkeep, with_sweeps
 from rota.files.alerts.settings import AlertsPart
 from rota.files.notify.settings import NotificationsPart
+from rota.live.health.disk_guard import DiskGuard
 
 
 def with_parts(
@@ -25,4 +26,6 @@ def with_parts(
 
 def upkeep_of(service: Service) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """Return what runs as long as the manager does."""
-    return [*sweep_upkeep(service), *data_upkeep(service), *account_upkeep(service), *alert_upkeep(service)]
+    guards = [] if service.snapshots is None else [DiskGuard(service.control, service.home).run]
+    parts = (sweep_upkeep(service), data_upkeep(service), account_upkeep(service), alert_upkeep(service))
+    return [*guards, *(each for part in parts for each in part)]

@@ -75,6 +75,11 @@ def stop_causes(home: Path, job_id: JobId, attempt: int) -> set[str]:
     return {str(order.get("cause", "")) for path in orders if (order := read_json(path)) is not None}
 
 
+def over_scratch(attempt: Path) -> Path:
+    """The file in the folder of an attempt by which the manager ends it as one that has written too much."""
+    return attempt / "over-scratch"
+
+
 def shared_folder(home: Path, job_id: JobId) -> Path:
     """The folder that is a job's own, over all of its attempts; its tasks may write there."""
     return home / "runs" / job_id / "shared"

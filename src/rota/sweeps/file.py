@@ -15,7 +15,7 @@ from rota.files.job import job_file
 from rota.files.job_shape import Name, Text
 from rota.files.shape import FileModel, checked
 from rota.sweeps.log_pattern import compiled
-from rota.sweeps.space import Bound, Parameters
+from rota.sweeps.space import Bound, Parameters, longest_text
 from rota.sweeps.trial import Params
 
 Json = dict[str, Any]
@@ -23,6 +23,10 @@ MOST_TRIALS = 10_000
 MOST_PARALLEL = 1000
 MOST_STEPS = 1 << 40
 USUAL_PARALLEL = 16
+MOST_LEARNT = 50_000
+"""Values of the trials of a sampler that learns from all of them for each."""
+MOST_TEXT = 32_768
+"""Characters of the values of one trial, which are variables of its job."""
 _OWN_FIELDS = ("name", "tenant", "array", "member")
 """Fields of a job that the sweep sets."""
 Steps = Annotated[int, Field(strict=True, ge=1, le=MOST_STEPS)]
@@ -116,6 +120,13 @@ class SweepFile(FileModel):
             object.__setattr__(self, "trials", size)
         elif "trials" not in self.model_fields_set:
             raise ValueError(f"trials is missing; sampler {self.sampler!r} needs the number of trials")
+        if self.sampler == "tpe" and self.trials * len(self.parameters) > MOST_LEARNT:
+            raise ValueError(
+                f"sampler 'tpe' learns from at most {MOST_LEARNT} values, and {self.trials} trials of "
+                f"{len(self.parameters)} parameters have more; use random"
+            )
+        if (longest := sum(longest_text(part) for part in self.parameters.values())) > MOST_TEXT:
+            raise ValueError(f"parameters: a trial may have {longest} characters of values; at most {MOST_TEXT}")
         folded = [name.upper() for name in self.parameters]
         if len(set(folded)) < len(folded):
             raise ValueError("parameters: two names differ in upper and lower case only; rename one")

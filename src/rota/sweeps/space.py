@@ -19,7 +19,7 @@ Number = Annotated[float, Field(strict=False)]
 
 def _number(value: object) -> object:
     """YAML 1.1 reads 1e-5 as text; a number that is written like one is taken as one."""
-    if isinstance(value, str):
+    if isinstance(value, str) and value.isascii() and "_" not in value:
         try:
             return float(value)
         except ValueError:
@@ -128,6 +128,11 @@ class ParameterPart(FileModel):
             return any(plain(each) == value for each in self.choice)
         low, high = self.bounds
         return isinstance(value, float | int) and low <= value <= high and not (self.is_whole and value % 1)
+
+
+def longest_text(part: ParameterPart) -> int:
+    """Return the number of characters of a parameter's longest text."""
+    return max((len(value) for value in part.choice or () if isinstance(value, str)), default=0)
 
 
 def plain(value: str | float | bool) -> Value:

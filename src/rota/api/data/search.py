@@ -50,7 +50,8 @@ async def search(
         caller.must_see(tenant)
         parts.must_exist(tenant)
         tenants = frozenset({tenant})
-    found = await asyncio.to_thread(parts.search.search, q, tenants, limit)
+    async with parts.search.turns.turn(caller.name):
+        found = await asyncio.to_thread(parts.search.search, q, tenants, limit)
     rows = {row.id: row for row in await asyncio.to_thread(parts.records.some, [each.job_id for each in found])}
     if gone := {each.job_id for each in found} - rows.keys():  # deleted since
         with contextlib.suppress(OSError):  # as on a full disk; the next search forgets them

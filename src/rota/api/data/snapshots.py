@@ -13,6 +13,7 @@ from rota.api.service import Service, principal, service
 from rota.api.wire import PROBLEMS
 from rota.live.intake.audit_entry import audit_entry
 from rota.live.intake.requests import NotFound
+from rota.live.loop.storage import CantStore
 from rota.store.data.snapshots import MOST_BYTES, Snapshots
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
@@ -50,7 +51,10 @@ async def receive(
     kept, owner = _kept(parts, caller, tenant)
     part = await request.body()
     async with parts.large_bodies:  # one after the other: parts of one archive may arrive at once
-        have = await asyncio.to_thread(kept.receive, owner, digest, caller.name, offset, part, size)
+        try:
+            have = await asyncio.to_thread(kept.receive, owner, digest, caller.name, offset, part, size)
+        except OSError as error:
+            raise CantStore(f"the snapshot can't be stored: {error.strerror}; try again later") from error
     if have == size and part:
         await asyncio.to_thread(parts.audit.append, [audit_entry(caller.asker, "snapshot", digest, owner)])
     return ReceivedOut(have=have)

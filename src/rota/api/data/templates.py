@@ -80,14 +80,13 @@ async def put(request: Request, caller: Caller, name: TemplatePath, values: Json
     return JSONResponse(_out(await _registry(parts).put(name, owner, values, caller.asker)))
 
 
-@router.delete("/templates/{name}", response_model=TemplateOut)
+@router.delete("/templates/{name}", response_model=dict[str, str])
 async def remove(request: Request, caller: Caller, name: TemplatePath, tenant: Tenant = None) -> Response:
     """Remove a template of a tenant; for the tenant's maintainers."""
     parts = service(request)
     owner = _changed(parts, caller, tenant)
-    found = _registry(parts).find(name, owner)
     await _registry(parts).remove(name, owner, caller.asker)
-    return JSONResponse(_out(found))
+    return JSONResponse({"name": name, "tenant": owner})
 
 
 def _registry(parts: Service) -> TemplateRegistry:

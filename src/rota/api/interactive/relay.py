@@ -11,7 +11,9 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
+from rota.api.interactive.order import read_order
 from rota.api.service import Service
+from rota.core.errors import RotaError
 from rota.core.model.job import JobId
 from rota.drivers.local.interactive.door import NoHost, connect, error_parts
 from rota.drivers.local.task_runner.interactive.frames import (
@@ -115,7 +117,10 @@ class Relay:
             if message["type"] != "websocket.receive":
                 raise Ended
             data = message.get("bytes") or (message.get("text") or "").encode()
-            if data and len(data) <= MOST_PAYLOAD:
+            if len(data) > MOST_PAYLOAD:
+                await self._send(FAILURE, f"a message of {len(data)} bytes; the maximum is {MOST_PAYLOAD}".encode())
+                raise Ended
+            if data:
                 await self._from_client.put((data[:1], data[1:]))
 
     async def _send(self, kind: bytes, payload: bytes = b"") -> None:
@@ -124,11 +129,11 @@ class Relay:
     # -- serving ---------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        kind, payload = await self._from_client.get()
-        order = _order(kind, payload)
-        if order is None:
-            await self._send(FAILURE, b"the first message must say what to open")
-            raise Ended
+        try:
+            order = read_order(*await self._from_client.get())
+        except RotaError as error:
+            await self._send(FAILURE, str(error).encode())
+            raise Ended from None
         order["mode"] = mode = self._wanted.mode
         said = " ".join(map(str, order.get("argv") or ()))[:300]
         if mode == "forward":
@@ -259,14 +264,6 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         return await reader.read(CHUNK)
     except ConnectionError:
         return b""
-
-
-def _order(kind: bytes, payload: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(payload) if kind == OPEN else None
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 async def _kept(folder: Any, offset: int) -> AsyncIterator[tuple[int, bytes]]:

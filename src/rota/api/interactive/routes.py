@@ -82,7 +82,7 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
     mode, task = asked.get("mode", "attach"), asked.get("task", "0")
     if mode not in MODES:
         raise RotaError(f"mode: {mode[:40]!r} is not one of {', '.join(MODES)}")
-    if not task.isdigit() or len(task) > 5:
+    if not _is_number(task):
         raise RotaError(f"task: {task[:40]!r} is not a rank")
     port = _port(asked.get("port", "")) if mode == "forward" else 0
     if parts.end_now is None:
@@ -121,9 +121,13 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= MOST_PORT):
+    if not (_is_number(text) and 1 <= int(text) <= MOST_PORT):
         raise RotaError(f"port: {text[:40]!r} is not from 1 to {MOST_PORT}")
     return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5
 
 
 @router.get("/jobs/{job_id}/sessions", response_model=list[SessionOut])

@@ -11,6 +11,7 @@ import typer
 from rota.cli.interactive import terminal_mode
 from rota.cli.interactive.loop import SessionLoop, SessionPlan
 from rota.cli.jobs.show import JobArgument
+from rota.cli.jobs.submit import VolumeOption
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -39,6 +40,8 @@ def run(
     workers: Annotated[int | None, typer.Option(help="Tasks, started together; the first has the terminal.")] = None,
     cpus: Annotated[str | None, typer.Option(help="CPUs per task.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory per task, e.g. 16Gi.")] = None,
+    image: Annotated[str | None, typer.Option(help="The container image to run it in.")] = None,
+    volume: VolumeOption = None,
     tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
@@ -62,6 +65,8 @@ def run(
 
       rota run --gpus 1 -- python train.py --epochs 1
 
+      rota run --gpus 1 --image pytorch/pytorch:2.5.1 --volume /data:/data:ro -- bash
+
       cat data.txt | rota run -- sort | head
     """
     has_tty = terminal_mode.is_terminal() if tty is None else tty
@@ -70,13 +75,15 @@ def run(
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     job: Json = {"name": name, "workers": workers, "tenant": tenant, "priority": priority, "time_limit": time_limit}
     job |= {"resources": {key: value for key, value in needs.items() if value is not None} or None}
+    job |= {"image": image, "volumes": volume or None}
     job = {key: value for key, value in job.items() if value is not None}
     job |= {"run": what, "interactive": {"tty": has_tty}, "max_restarts": 0, "workdir": os.getcwd()}
     job["env"] = _variables(env or [], secret or [], has_tty=has_tty)
     client = manager_for(server)
     from rota.sdk.shell_env import shell_variables
 
-    job["env"] = {**shell_variables(env_from_shell, url=client.url), **job["env"]}
+    if image is None:  # a container has variables of its own
+        job["env"] = {**shell_variables(env_from_shell, url=client.url), **job["env"]}
     job_id = client.submit(job, key=uuid.uuid4().hex)[0]
     if detach:
         echo(job_id)

@@ -57,6 +57,9 @@ EnvFromShellOption = Annotated[
 NoImageOption = Annotated[
     bool, typer.Option("--no-image", help="Run without the file's container image, directly on the machine.")
 ]
+VolumeOption = Annotated[
+    list[str] | None, typer.Option(help="What is mounted in its container, as /data:/data:ro.", metavar="FROM:TO")
+]
 SnapshotOption = Annotated[
     bool, typer.Option("--snapshot", help="Pack the code and run that; what was run can be run again.")
 ]
@@ -87,6 +90,7 @@ def submit(
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
     data: Annotated[list[str] | None, typer.Option(help="A data set that it uses.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
+    volume: VolumeOption = None,
     no_image: NoImageOption = False,
     notify: NotifyOption = None,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
@@ -106,15 +110,13 @@ def submit(
 
       rota submit --array 0-9 --gpus 1 -- python sweep.py
 
-      rota submit openpai-job.yaml --no-image
-
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
     files, jobs, script = _asked(what or [], template, param or [], tenant, server)
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
     own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
-    own |= {"data": data, "preemptible": preemptible or None, "notify": notify and notify.split(",")}
+    own |= {"volumes": volume, "data": data, "preemptible": preemptible or None, "notify": notify and notify.split(",")}
     with _files_named(files):
         _complete(jobs, own, needs, checkpoint, (env or [], secret or []), no_image=no_image)
         if dry_run:

@@ -1,15 +1,10 @@
-"""Reads templates, and fills them in: typed parameters take the places `{{ name }}` in a job or a sweep file.
-
-A text that is nothing but one place becomes the value itself, a number say. In a shell command a value is quoted, so
-that it stays one word whatever it holds; everywhere else it is put in as it is.
-"""
+"""Reads templates: typed parameters take the places `{{ name }}` in a job or a sweep file."""
 
 from __future__ import annotations
 
 import math
 import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,14 +16,17 @@ from rota.files.document import read_document
 from rota.files.job import submitted_job
 from rota.files.job_shape import Text
 from rota.files.shape import FileModel, checked
+from rota.files.templates.filling import PLACE, Filler, Value, places_in_quotes
 
 Json = dict[str, Any]
-Value = bool | int | float | str
 LIBRARY = Path(__file__).with_name("library")
 MOST_PARAMETERS = 100
 MOST_JOBS = 1000
-_PLACE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}", re.ASCII)
+MOST_OF_ARRAY = 4 << 20
+"""Characters of all jobs of an array together; a request may have as many bytes."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18}|(?=\.))(?:\.[0-9]{1,30})?(?:[eE][-+]?[0-9]{1,4})?")
+"""A number as a job file has it: no other base, and nothing that could be meant in one."""
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -76,12 +74,12 @@ class TemplateParameter(FileModel):
 
     def _number(self, name: str, given: object) -> int | float:
         kind = "a whole number" if self.type == "integer" else "a number"
-        try:
-            found = float("nan") if isinstance(given, bool) else float(str(given))
-        except ValueError:
-            found = math.nan
+        text = "" if isinstance(given, bool) else str(given).strip()
+        found: float = float(text) if _DECIMAL.fullmatch(text) else math.nan
         if not math.isfinite(found) or (self.type == "integer" and found != int(found)):
             raise ValueError(f"{name} is {_short(given)}; it must be {kind}")
+        if self.type == "integer" and text.lstrip("+-").isdigit():
+            found = int(text)  # exactly
         if self.min is not None and found < self.min:
             raise ValueError(f"{name} is {given}; it must be at least {self.min:g}")
         if self.max is not None and found > self.max:
@@ -106,9 +104,11 @@ class TemplateFile(FileModel):
         for name in self.parameters:
             if not _VARIABLE.fullmatch(name):
                 raise ValueError(f"parameters: {_short(name)} is no name; use letters, digits and underscores")
-        used = {name for text in _texts([self.job, self.sweep, self.array]) for name in _PLACE.findall(text)}
+        used = {name for text in _texts([self.job, self.sweep, self.array]) for name in PLACE.findall(text)}
         for name in sorted(used - self.parameters.keys()):
             raise ValueError(f"{{{{ {name} }}}} is no parameter; {did_you_mean(name, self.parameters)}")
+        for name in places_in_quotes([self.job, self.sweep]):
+            raise ValueError(f"{{{{ {name} }}}} stands in quotes of a command; drop these, since each value is quoted")
         for name in sorted(self.parameters.keys() - used):
             raise ValueError(f"parameters.{name} is used nowhere; drop it, or write {{{{ {name} }}}} where it belongs")
         return self
@@ -137,15 +137,19 @@ class TemplateFile(FileModel):
 
     def filled(self, given: Mapping[str, object], source: str = "template") -> Json:
         """Return the `jobs` or the `sweep` that the template stands for with these values."""
-        values = self.values(given, source)
+        filler = Filler(self.values(given, source), source)
         if self.sweep is not None:
-            return {"sweep": _filled(self.sweep, values)}
-        job = _filled(self.job, values)
+            return {"sweep": filler.filled(self.sweep)}
+        job = filler.filled(self.job)
         if self.array is None:
             return {"jobs": [job]}
-        count = _filled(self.array, values)
+        size, count = filler.size, filler.filled(self.array)
         if not isinstance(count, int) or not 1 <= count <= MOST_JOBS:
             raise RotaError(f"{source}: array is {count!r:.60}; it must be a number of jobs from 1 to {MOST_JOBS}")
+        if size * count > MOST_OF_ARRAY:
+            raise RotaError(
+                f"{source}: {count} jobs of {size} characters exceed {MOST_OF_ARRAY >> 20} MiB; give shorter values"
+            )
         return {"jobs": [{**job, "array": number} for number in range(count)]}
 
 
@@ -176,25 +180,6 @@ def _sample(part: TemplateParameter) -> Value:
         case "text":
             return "sample"
     return next((bound for bound in (part.min, part.max) if bound is not None), 1)
-
-
-def _filled(value: Any, values: Mapping[str, Value], within: str = "") -> Any:
-    """Fill in the places of a value; `within` is the field that it belongs to."""
-    if isinstance(value, dict):
-        return {key: _filled(each, values, within if within == "env" else str(key)) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_filled(each, values) for each in value]
-    if not isinstance(value, str):
-        return value
-    whole = _PLACE.fullmatch(value.strip())
-    if whole and within not in ("run", "env"):
-        return values[whole[1]]
-    word: Callable[[str], str] = shlex.quote if within == "run" else str
-    return _PLACE.sub(lambda place: word(_text(values[place[1]])), value)
-
-
-def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _texts(value: Any) -> Iterator[str]:

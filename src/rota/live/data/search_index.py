@@ -12,13 +12,15 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.model.job import JobId
+from rota.live.data.search_read import FIELDS, Excerpts, SearchMatch, SearchReader, query_words
+from rota.live.workers.fair_turns import FairTurns
 from rota.store.jobs import FINAL
 from rota.store.records import Records
 from rota.store.run_folder import attempt_folder, output_end, read_output
@@ -30,20 +32,12 @@ AT_ONCE = 200
 OUTPUT_BYTES = 64 << 10
 """How much of the end of a task's output is indexed."""
 MOST_TASKS = 8
-MOST_WORDS = 16
 VERSION = 1
-FIELDS = ("name", "owner", "labels", "command", "message", "output")
+MOST_S = 0.5
+"""How long one look at jobs may take; those that are left are looked at with the next."""
+MOST_SHARE = 0.1
+"""The fraction of the time that looking at jobs takes at most, however much they write."""
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x09\x0b-\x1f\x7f]")
-_WORD = re.compile(r"[\w]+", re.UNICODE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchMatch:
-    """A job that matches, where, and the text around the match."""
-
-    job_id: str
-    field: str
-    excerpt: str
 
 
 class SearchIndex:
@@ -58,12 +52,17 @@ class SearchIndex:
         """Version and size of the output of unfinished jobs, as they were indexed."""
         self._last = -1
         self._base: sqlite3.Connection | None = None
+        self._reading = SearchReader(self._path)
+        self.turns = FairTurns()
+        """One search after the other, in rotation among users: none keeps more than one thread of the manager."""
 
     async def run(self) -> None:
         """Index what is new and what changed, until cancelled."""
         while True:
+            begun_s = time.monotonic()
             more = await asyncio.to_thread(self.refresh)
-            await asyncio.sleep(PAUSE_S if more else EVERY_S)
+            rest_s = (time.monotonic() - begun_s) / MOST_SHARE
+            await asyncio.sleep(max(PAUSE_S if more else EVERY_S, rest_s))
 
     def refresh(self) -> bool:
         """Index the next jobs; return whether there may be more."""
@@ -74,12 +73,16 @@ class SearchIndex:
             gone = set(looked_at) - {row.id for row in known}
             for job_id in gone:
                 self._forget(base, job_id)
+            until_s = time.monotonic() + MOST_S
             for row in (*new, *known):
                 self._index(base, row)
+                if new:
+                    self._last = int(row.seq)
+                if time.monotonic() > until_s:
+                    break
             if new:
-                self._last = int(new[-1].seq)
                 base.execute("update mark set last = ?", (self._last,))
-            return len(new) == AT_ONCE
+            return bool(new) and (len(new) == AT_ONCE or self._last < int(new[-1].seq))
 
     def _turn(self) -> list[str]:
         """The unfinished jobs that are looked at now: some of many, each in its turn."""
@@ -96,35 +99,27 @@ class SearchIndex:
 
     def search(self, text: str, tenants: Collection[str] | None, limit: int) -> list[SearchMatch]:
         """Return the jobs that have all words of a text, the best match first; the last word may be a beginning."""
-        wanted = _query(text)
-        with self._lock:
-            return [self._shown(rowid, job_id, wanted) for rowid, job_id in self._matching(wanted, tenants, limit)]
+        words = query_words(text)
+        if not words:
+            raise RotaError(f"q: {text[:60]!r} has no word to search for")
+        with self._reading.opened(self._opened_once) as base:
+            found = _matching(base, words, tenants, limit)
+            excerpts = Excerpts(base, words)
+            return [excerpts.shown(rowid, job_id) for rowid, job_id in found]
 
     def matching(self, text: str, tenants: Collection[str] | None, limit: int) -> list[str]:
         """Return the ids of the jobs that have all words of a text; none for a text without a word."""
-        if not _WORD.search(text):
+        words = query_words(text)
+        if not words:
             return []
-        with self._lock:
-            return [job_id for _, job_id in self._matching(_query(text), tenants, limit)]
+        with self._reading.opened(self._opened_once) as base:
+            return [job_id for _, job_id in _matching(base, words, tenants, limit)]
 
-    def _matching(self, wanted: str, tenants: Collection[str] | None, limit: int) -> list[tuple[int, str]]:
-        where, given = "", list[str]()
-        if tenants is not None:
-            where = f" and tenant in ({','.join('?' * len(tenants))})"
-            given = sorted(tenants)
-        order = "order by rank, cast(job_id as int) desc limit ?"
-        query = f"select rowid, job_id from found where found match ?{where} {order}"
-        return self._opened().execute(query, (wanted, *given, limit)).fetchall()
-
-    def _shown(self, rowid: int, job_id: str, wanted: str) -> SearchMatch:
-        """Which field of a job matches, with the words around."""
-        for number, field in enumerate(FIELDS):
-            around = f"select snippet(found, {number + 2}, '', '', ' … ', 24) from found"
-            here = f"{field} : ({wanted.replace(' AND ', ' OR ')})"
-            row = self._opened().execute(f"{around} where found match ? and rowid = ?", (here, rowid)).fetchone()
-            if row is not None:
-                return SearchMatch(job_id=job_id, field=field, excerpt=" ".join(str(row[0]).split())[:400])
-        return SearchMatch(job_id=job_id, field="", excerpt="")
+    def _opened_once(self) -> None:
+        """Make the file, unless it is there."""
+        if not self._path.exists():
+            with self._written():
+                pass
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[sqlite3.Connection]:
@@ -229,9 +224,14 @@ def _command(spec: Json) -> str:
     return "\n".join(run if isinstance(run, str) else " ".join(map(str, run)) for run in runs)
 
 
-def _query(text: str) -> str:
-    """A text of a user as a query: all of its words, the last as a beginning; no word is an operator."""
-    words = _WORD.findall(text)[:MOST_WORDS]
-    if not words:
-        raise RotaError(f"q: {text[:60]!r} has no word to search for")
-    return " AND ".join([*(f'"{word}"' for word in words[:-1]), f'"{words[-1]}"*'])
+def _matching(
+    base: sqlite3.Connection, words: Sequence[str], tenants: Collection[str] | None, limit: int
+) -> list[tuple[int, str]]:
+    where, given = "", list[str]()
+    if tenants is not None:
+        where = f" and tenant in ({','.join('?' * len(tenants))})"
+        given = sorted(tenants)
+    wanted = " AND ".join([*(f'"{word}"' for word in words[:-1]), f'"{words[-1]}"*'])  # no word is an operator
+    order = "order by rank, cast(job_id as int) desc limit ?"
+    query = f"select rowid, job_id from found where found match ?{where} {order}"
+    return base.execute(query, (wanted, *given, limit)).fetchall()

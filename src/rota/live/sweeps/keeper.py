@@ -27,6 +27,7 @@ from rota.live.loop.entry import LoopEntry, News
 from rota.live.loop.storage import CantStore
 from rota.live.sweeps.rows import FAILED, FINISHED, STOPPED, LiveSweep, sweep_of, trial_row
 from rota.live.sweeps.trial_output import TrialOutput
+from rota.live.workers.fair_turns import FairTurns
 from rota.store import clock
 from rota.store.records import Records
 from rota.store.sweeps import RUNNING
@@ -42,8 +43,8 @@ LOOK_S = 0.25
 """How often the reports of running trials are looked at."""
 RETRY_S = 2.0
 """When what was refused for now is tried again."""
-MOST_NEW = 100
-"""Trials that begin at once."""
+MOST_NEW, MOST_NEW_TPE = 100, 8
+"""Trials that begin at once; those of a sampler that learns take longer to draw."""
 _ENDS = {
     JobState.SUCCEEDED.value: TrialState.COMPLETED,
     JobState.FAILED.value: TrialState.FAILED,
@@ -64,6 +65,9 @@ class SweepKeeper:
         self._locks: dict[str, asyncio.Lock] = {}
         self._by_job: dict[str, str] = {}
         self._wake = asyncio.Event()
+        self._advancing: dict[str, asyncio.Task[None]] = {}
+        self._sampling = FairTurns()
+        """Drawing takes a processor's time: one sweep at a time draws, with owners in rotation."""
         self._next = records.sweeps.next_seq()
         control.listen(self._noticed)
 
@@ -126,7 +130,7 @@ class SweepKeeper:
             entry.audit.append(audit_entry(asker, "sweep", sweep.id, sweep.name))
 
         steps = sweep.search.decide({}, {})
-        await self._begin(sweep, min(steps.new, MOST_NEW), along)
+        await self._begin(sweep, steps.new, along)
         self._keep(sweep)
         log.info("sweep", extra={"sweep": sweep.id, "who": asker.name})
         return sweep
@@ -163,15 +167,28 @@ class SweepKeeper:
     # -- the search ------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Look at all sweeps again and again, until cancelled."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LOOK_S if self._live else None)
-            self._wake.clear()
-            for sweep in list(self._live.values()):
-                async with self._locks[sweep.id]:
-                    if sweep.state == RUNNING:
-                        await self._advance(sweep)
+        """Look at all sweeps again and again, until cancelled; each goes on at its own pace."""
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), LOOK_S if self._live else None)
+                self._wake.clear()
+                for sweep_id, task in list(self._advancing.items()):
+                    if task.done():
+                        self._advancing.pop(sweep_id).result()
+                for sweep in self._live.values():
+                    if sweep.id not in self._advancing:
+                        self._advancing[sweep.id] = asyncio.create_task(self._turn(sweep))
+        finally:
+            for task in self._advancing.values():
+                task.cancel()
+
+    async def _turn(self, sweep: LiveSweep) -> None:
+        lock = self._locks.get(sweep.id)
+        if lock is not None:
+            async with lock:
+                if sweep.state == RUNNING:
+                    await self._advance(sweep)
 
     async def _advance(self, sweep: LiveSweep) -> None:
         """Take in what is new of a sweep, and do what follows."""
@@ -188,7 +205,7 @@ class SweepKeeper:
             self._control.happened(entry)  # stored before it is carried out, in the order of all entries
         sweep.is_due = False
         if steps.new:
-            await self._begin_more(sweep, min(steps.new, MOST_NEW))
+            await self._begin_more(sweep, steps.new)
             sweep.is_due = True
 
     async def _news(self, sweep: LiveSweep) -> tuple[dict[int, Sequence[Point]], dict[int, TrialState]]:
@@ -268,7 +285,9 @@ class SweepKeeper:
 
     async def _begin(self, sweep: LiveSweep, count: int, along: Any = None) -> None:
         """Submit the jobs of new trials, with the trials in the same transaction."""
-        new = await asyncio.to_thread(self._sampled, sweep, count)
+        most = MOST_NEW_TPE if sweep.file.sampler == "tpe" else MOST_NEW
+        async with self._sampling.turn(sweep.asker.name):
+            new = await asyncio.to_thread(self._sampled, sweep, min(count, most))
         rule = sweep.search.rule
         files = [
             sweep.file.trial_job(sweep.id, sweep.name, trial.number, trial.params, rule.marks(trial.number))

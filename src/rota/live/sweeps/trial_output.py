@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from rota.core.model.job import JobId
 from rota.store.run_folder import attempt_folder, output_end, read_output, reports, reports_changed
 from rota.sweeps.file import SweepFile
-from rota.sweeps.log_pattern import compiled, found_in
+from rota.sweeps.log_pattern import LinePattern, compiled, found_in
 from rota.sweeps.trial import Point
 
 CHUNK = 1 << 16
@@ -23,7 +22,7 @@ class TrialOutput:
     def __init__(self, home: Path, file: SweepFile) -> None:
         self._home = home
         self._file = file
-        self._pattern: re.Pattern[str] | None = None if file.objective.log is None else compiled(file.objective.log)
+        self._pattern: LinePattern | None = None if file.objective.log is None else compiled(file.objective.log)
         self._offsets: dict[tuple[JobId, int], int] = {}
         self._points: dict[JobId, dict[int, float]] = {}
 
@@ -46,7 +45,7 @@ class TrialOutput:
             found = sorted(self._points.get(job_id, {}).items())
         return [(step, loss) for step, value in found if (loss := self._file.loss_of(value)) is not None]
 
-    def _read_lines(self, job_id: JobId, attempt: int, pattern: re.Pattern[str]) -> None:
+    def _read_lines(self, job_id: JobId, attempt: int, pattern: LinePattern) -> None:
         known = self._points.setdefault(job_id, {})
         key = (job_id, attempt)
         for _ in range(MOST_CHUNKS):

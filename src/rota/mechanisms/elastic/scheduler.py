@@ -12,6 +12,7 @@ from typing import Any
 
 from rota.core.engine.draft import Draft
 from rota.core.engine.protocols import Allocator, Capabilities, Changes
+from rota.core.messages.decisions import Cause
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import Placement
@@ -118,7 +119,8 @@ class ElasticScheduler:
         self._reset()
         self._rule.attach(state.jobs)
         for live in state.jobs.values():
-            if live.placement is not None or live.is_leaving or live.is_contending:
+            comes_back = live.stopping in (Cause.PREEMPTED, Cause.MOVED)
+            if live.placement is not None or comes_back or live.is_contending:
                 self._jobs[live] = None
         self._stale = bool(self._jobs)
         self.wakeup_s = state.now_s if self._jobs else math.inf

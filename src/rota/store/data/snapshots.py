@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Container
 from pathlib import Path
 
 from rota.core.errors import RotaError
 from rota.store import clock
-from rota.store.run_folder import folder_bytes
 
 MOST_BYTES = 256 << 20
 MOST_OF_TENANT = 20 << 30
 """What the snapshots of a tenant may hold together."""
+MOST_NUMBER = 10_000
+FILE_BYTES = 16384
+"""What a snapshot counts at least, however small."""
+LEFT_FREE = 0.05
+"""The fraction of the disk that snapshots leave free."""
 KEPT_S = 86400.0
 """How long a snapshot is kept that no job names."""
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -61,12 +67,8 @@ class Snapshots:
         if offset == 0:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._folder.chmod(0o700)
-            if folder_bytes(path.parent) + size > MOST_OF_TENANT:
-                raise RotaError(
-                    f"snapshot: those of tenant {tenant} hold more than {MOST_OF_TENANT >> 30} GiB; "
-                    "they go a day after the last job that names them"
-                )
         arrived = path.stat().st_size if path.exists() else 0
+        self._refuse_too_much(tenant, path, size - offset)
         if offset > arrived or offset + len(part) > size:
             raise RotaError(f"snapshot: offset is {offset} with {arrived} of {size} bytes received")
         with path.open("r+b" if arrived else "wb") as file:
@@ -82,6 +84,26 @@ class Snapshots:
             raise RotaError(f"snapshot: its digest is {found}, not {digest}; send it again")
         os.replace(path, self.path(tenant, digest))
         return size
+
+    def _refuse_too_much(self, tenant: str, path: Path, more: int) -> None:
+        """Raise a `RotaError` if there is no room for what is still to come; asked with each part, as many arrive."""
+        number = used = 0
+        try:
+            with os.scandir(path.parent) as entries:
+                for entry in entries:
+                    number += entry.name != path.name
+                    with contextlib.suppress(FileNotFoundError):  # another became whole
+                        used += max(entry.stat(follow_symlinks=False).st_blocks * 512, FILE_BYTES)
+        except FileNotFoundError:
+            return
+        kept = "they go a day after the last job that names them"
+        if number >= MOST_NUMBER:
+            raise RotaError(f"snapshot: tenant {tenant} has {number} already, which is the maximum; {kept}")
+        if used + more > MOST_OF_TENANT:
+            raise RotaError(f"snapshot: those of tenant {tenant} hold more than {MOST_OF_TENANT >> 30} GiB; {kept}")
+        disk = shutil.disk_usage(path.parent)
+        if disk.free - more < disk.total * LEFT_FREE:
+            raise RotaError(f"snapshot: the disk has {disk.free >> 20} MiB left, too little for {more >> 20} MiB more")
 
     def tidy(self, named: Container[str]) -> list[str]:
         """Delete what no job names and no request asked for in the last day; return the digests."""

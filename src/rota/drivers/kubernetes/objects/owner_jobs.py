@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ from rota.drivers.kubernetes.objects.pod_annotations import HELD, PREFIX
 
 Json = dict[str, Any]
 JOBS = "/apis/batch/v1"
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 async def all_makers(api: Api, namespace: str) -> list[Json]:
@@ -33,7 +35,7 @@ def _is_ours(value: Json) -> bool:
 def held_tasks(value: Json) -> int | None:
     """The number of pods that a held Job would create; None if it is not held."""
     annotation = (value["metadata"].get("annotations") or {}).get(HELD, "")
-    return int(annotation) if annotation.isdigit() else None
+    return int(annotation) if _NUMBER.fullmatch(annotation) else None
 
 
 def has_ended(value: Json) -> bool:

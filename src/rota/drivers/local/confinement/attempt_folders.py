@@ -14,7 +14,7 @@ from rota.drivers.local.confinement.project_quota import limit_by_quota
 from rota.drivers.local.containers.container_order import container_folder, remove_containers
 from rota.drivers.local.link_terms import write_terms
 from rota.store.data.data_sets import data_folder, place_data
-from rota.store.run_folder import attempt_folder, read_json, shared_folder, write_json
+from rota.store.run_folder import attempt_folder, over_scratch, read_json, shared_folder, write_json
 from rota.store.sealing import KEY_FILE, is_sealed
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
         # With or without a quota: the output of all attempts counts, which the supervisors write.
         counted = [shared.parent, *written[1:]]  # with the containers' own folders, which lie beside the shared one
         attempt.scratch = {"bytes": settings.scratch_bytes, "folders": [str(path) for path in counted]}
+        attempt.scratch["mark"] = str(over_scratch(attempt_folder(settings.home, job.id, order.attempt)))
 
 
 def remove_leftovers(settings: Settings, attempt: Attempt) -> None:

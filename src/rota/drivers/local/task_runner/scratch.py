@@ -27,17 +27,24 @@ SHARE = 20
 class ScratchWatch:
     """Compares what is in some folders with a limit, at intervals."""
 
-    def __init__(self, limit_bytes: int, folders: Sequence[str]) -> None:
+    def __init__(self, limit_bytes: int, folders: Sequence[str], mark: str = "") -> None:
+        """`mark` is a file by which the manager says that the disk is full, and that this task has the most of it."""
         self._limit_bytes = limit_bytes
+        self._mark = mark
         self._folders = folders
         self._due = time.monotonic() + EVERY_S
 
     def due_in_s(self, now: float) -> float:
         """Return how long until the next look."""
-        return self._due - now
+        return 0.0 if self._is_marked() else self._due - now
+
+    def _is_marked(self) -> bool:
+        return bool(self._mark) and os.path.exists(self._mark)
 
     def is_over(self, processes: Iterable[int]) -> bool:
         """Look; return whether there is more than the limit. Deleted files count while a process has them open."""
+        if self._is_marked():
+            return True
         begun = time.monotonic()
         used = used_bytes(self._folders, processes, self._limit_bytes)
         far_s = min((self._limit_bytes - used) / BYTES_PER_S, MOST_EVERY_S)
@@ -48,7 +55,7 @@ class ScratchWatch:
 def watch_scratch(task: Json) -> ScratchWatch | None:
     """Return the watcher of a task's folders; None if it has no limit, or the file system keeps it."""
     order = task.get("scratch")
-    return ScratchWatch(int(order["bytes"]), order["folders"]) if order else None
+    return ScratchWatch(int(order["bytes"]), order["folders"], order.get("mark", "")) if order else None
 
 
 def used_bytes(folders: Iterable[str], processes: Iterable[int], enough: int) -> int:
