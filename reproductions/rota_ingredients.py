@@ -17,7 +17,7 @@ from rota_policy import GENERATED, GPUS, PER_NODE, RESTART_S, SEEDS, cases, limi
 
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import Job, JobId
+from rota.core.model.job import Job, JobId, Level
 from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
@@ -31,6 +31,11 @@ from rota.traces.workload import Submission, Workload
 
 ELASTIC = ("rota", "afs-p", "pollux", "optimus", "sia", "rota:elastic=false")
 TYPED = ("rota", "gavel/max_min_fairness_perf", "gavel/max_min_fairness_perf:compat=none", "rota:types=false")
+SHARING = ("rota", "rota:sharing=true", "lucid", "srsf")
+ONE_TYPE = {"A": ("max_min_fairness.trace", "v100=40/4"), "D": ("gen_single_120.trace", "v100=16/4")}
+SPREAD = (1.0, 0.9, 0.8, 0.6)
+"""Speeds of a gang on more nodes than one."""
+PRICES = ("rota", "rota:spread=0.1", "rota:spread=0.4")
 GAVEL_SETS = {
     "A": ("max_min_fairness.trace", "v100=8/4,p100=16/4,k80=24/4"),
     "D": ("gen_single_120.trace", "v100=12/1,p100=12/1,k80=12/1"),
@@ -142,6 +147,34 @@ def types() -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
+def sharing() -> None:
+    """Gavel's traces on one device type, with measured speeds of pairs: average completion in hours, worst FTF."""
+    folder = Path(os.environ["ROTA_DATA"]) / "gavel"
+    speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"))
+    head("set", *(f"`{policy}`" for policy in SHARING))
+    for name, (trace, cluster) in ONE_TYPE.items():
+        workload = read_trace(folder / trace, format="gavel")
+        cells = [cell(workload, policy, setting_of(read_cluster(cluster), speed)) for policy in SHARING]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def spread() -> None:
+    """Completion time over that without a price of spreading, and the worst FTF, on the nine generated workloads."""
+    head("speed on several nodes", *(f"`{policy}`" for policy in PRICES))
+    for factor in SPREAD:
+        ratios: dict[str, list[float]] = {policy: [] for policy in PRICES}
+        unfair: dict[str, list[float]] = {policy: [] for policy in PRICES}
+        for case in cases()[: len(GENERATED) * len(SEEDS)]:
+            workload = case.workload()
+            setting = setting_of(case.cluster(workload), SpeedModel(spread={Level.RACK: factor}))
+            found = {policy: figures(workload, policy, setting) for policy in PRICES}
+            for policy in PRICES:
+                ratios[policy].append((found[policy].avg_jct_s or 0.0) / (found[PRICES[0]].avg_jct_s or 1.0))
+                unfair[policy].append(found[policy].worst_finish_time_fairness or 0.0)
+        cells = [f"{statistics.mean(ratios[each]):.3f} ({max(unfair[each]):.2f})" for each in PRICES]
+        print(f"| {factor:g} | {' | '.join(cells)} |", flush=True)
+
+
 def mean_jct_s(history: History, wanted: Iterable[str]) -> float:
     """Return the mean completion time of some jobs, by the moment at which the last part of each ended."""
     chosen = set(wanted)
@@ -240,10 +273,12 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "declared": declared,
     "elastic": elastic,
     "types": types,
+    "sharing": sharing,
+    "spread": spread,
     "adversaries": adversaries,
     "ablation": ablation,
 }
-BY_DEFAULT = ("progress", "declared", "elastic", "types", "adversaries")
+BY_DEFAULT = ("progress", "declared", "elastic", "types", "sharing", "spread", "adversaries")
 
 
 def main(wanted: Sequence[str]) -> None:

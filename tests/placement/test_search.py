@@ -106,6 +106,11 @@ def test_jobs_that_are_placed_alike_are_alike() -> None:
         ("consolidate:relax_after=-1", "relax_after is '-1'"),
         ("consolidate:relax_after=nan", "relax_after is 'nan'"),
         ("consolidate:relax_after", "relax_after is ''"),
+        ("consolidate:per_run=much", "per_run is 'much'; it must be a number of 0 or more"),
+        ("consolidate:relax_after=5,per_run=-1", "per_run is '-1'"),
+        ("consolidate:relax_after=5,per_run=inf", "per_run is inf; use relax_after=inf"),
+        ("consolidate:relax_after=5,other=1", "placement 'consolidate' has no parameter 'other'"),
+        ("attempts:per_run=1", "placement 'attempts' has no parameter 'per_run'"),
     ],
 )
 def test_wrong_placement_is_refused(spec: str, message: str) -> None:
@@ -120,6 +125,15 @@ def test_consolidation_insists_for_as_long_as_it_is_told() -> None:
     assert style("consolidate:relax_after=inf").locality(job()) == Locality(hard=True)
     own = Locality(level=Level.RACK)
     assert style("consolidate:relax_after=60").locality(job(locality=own)) is own
+
+
+@pytest.mark.parametrize(("ran_s", "waits_s"), [(0.0, 60.0), (1000.0, 310.0)])
+def test_consolidation_insists_longer_for_a_job_that_has_run_long(ran_s: float, waits_s: float) -> None:
+    for spec in ("consolidate:relax_after=60,per_run=0.25", "consolidate:per_run=0.25,relax_after=60"):
+        assert [until_s for until_s, _ in style(spec).ladder(job(), ran_s)] == [waits_s]
+    assert style("consolidate:relax_after=60").ladder(job(), ran_s)[0][0] == 60.0
+    own = Locality(hard=True, relax_after_s=5.0)
+    assert style("consolidate:per_run=1").ladder(job(locality=own), ran_s) == ((5.0, own),)
 
 
 # -- locality ------------------------------------------------------------------------------------

@@ -245,6 +245,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="notebook",
+        target="rota.cli.interactive.notebook:notebook",
+        summary="Start JupyterLab as a job, behind the manager's login.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="tensorboard",
+        target="rota.cli.interactive.notebook:tensorboard",
+        summary="Start TensorBoard as a job that shows jobs.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="sweep",
         target="rota.cli.jobs.sweep:app",
         summary="Search over the parameters of a training, as jobs.",

@@ -39,6 +39,8 @@ class Style:
     by_skew: bool = False
     then: tuple[tuple[float, Locality], ...] = ()
     """Localities that jobs without their own still require afterwards, each until so many seconds of waiting."""
+    per_run: float = 0.0
+    """Jobs without their own locality require the style's for this fraction of the time that they have run, too."""
     weighting: Weighting | None = None
     """How far it is from node to node, for a style that keeps traffic short; the pattern is then for other jobs."""
     ranking: Plugin | None = None
@@ -54,12 +56,13 @@ class Style:
             return job.locality
         return _ANYWHERE if self.by_skew and not is_skewed(job.model) else self.locality_by_default
 
-    def ladder(self, job: Job) -> tuple[tuple[float, Locality], ...]:
-        """The localities that a job requires, each until it has waited so long."""
+    def ladder(self, job: Job, ran_s: float = 0.0) -> tuple[tuple[float, Locality], ...]:
+        """The localities that a job which has run so long requires, each until it has waited so long."""
         locality = self.locality(job)
         if job.locality is None and apart_by(job) is not None:
             return ()
-        first = ((locality.relax_after_s, locality),) if locality.hard else ()
+        longer_s = self.per_run * ran_s if self.per_run and job.locality is None else 0.0
+        first = ((locality.relax_after_s + longer_s, locality),) if locality.hard else ()
         return first if job.locality is not None else (*first, *self.then)
 
     def alike(self, job: Job) -> Hashable:
@@ -114,7 +117,7 @@ def is_larger_than_a_node(inventory: Inventory, job: Job) -> bool:
 
 SUMMARIES = {
     "any": "the first free devices in node order; how many nodes does not matter",
-    "consolidate": "as few nodes as possible; relax_after=S insists on that for the first S seconds of waiting",
+    "consolidate": "as few nodes as possible; waits for that for relax_after=S seconds and per_run=F of its run time",
     "spread": "one task per node, round robin, emptiest nodes first",
     "best-fit": "the fullest nodes that still have room",
     "even": "as few nodes as possible with equally many tasks on each",
@@ -146,8 +149,8 @@ def on_network(spec: str, network: str | None) -> str:
 
 
 def style(spec: str) -> Style:
-    """The style for `NAME`, `consolidate:relax_after=SECONDS`, `attempts:every=SECONDS`, `liquid:h=DISTANCES`,
-    `links:FILE`, `cassini:FILE`, a name that another package adds, or `FILE.py:FUNCTION`."""
+    """The style for `NAME`, `consolidate:relax_after=SECONDS,per_run=FRACTION`, `attempts:every=SECONDS`,
+    `liquid:h=DISTANCES`, `links:FILE`, `cassini:FILE`, a name that another package adds, or `FILE.py:FUNCTION`."""
     name, _, options = spec.partition(":")
     if name not in _PATTERNS:
         ranking = find_plugin(PLACEMENTS, spec)
@@ -164,18 +167,15 @@ def style(spec: str) -> Style:
         return Style(name=spec, pattern=Pattern.FEWEST_NODES, network=options, neighbours=neighbours)
     if name == "liquid":
         return Style(name=spec, pattern=Pattern.FEWEST_NODES, weighting=_distances(options))
+    if name == "consolidate":
+        return _consolidating(spec, options)
     seconds = _seconds(name, options)
     if name == "attempts":
         return _attempts(spec, ATTEMPT_S if seconds is None else seconds)
-    relax_after_s = seconds or 0.0
-    return Style(
-        name=spec,
-        pattern=_PATTERNS[name],
-        locality_by_default=Locality(hard=relax_after_s > 0, relax_after_s=relax_after_s),
-    )
+    return Style(name=spec, pattern=_PATTERNS[name])
 
 
-_OPTIONS = {"consolidate": "relax_after", "attempts": "every"}
+_OPTIONS = {"attempts": "every"}
 ATTEMPTS = 3
 """Failed attempts after which a job asks for less locality."""
 ATTEMPT_S = 120.0
@@ -190,25 +190,43 @@ def _distances(options: str) -> Weighting:
     return weighting(value)
 
 
-def _seconds(name: str, options: str) -> float | None:
-    """The one parameter that some styles have."""
+def _seconds(name: str, options: str, wanted: str = "") -> float | None:
+    """The value of a parameter that a style has."""
     if not options:
         return None
     key, _, value = options.partition("=")
-    if _OPTIONS.get(name) != key:
+    if (wanted or _OPTIONS.get(name)) != key:
         raise RotaError(
-            f"placement {name!r} has no parameter {key!r}; consolidate has relax_after, attempts has every, "
-            "liquid has h, others none"
+            f"placement {name!r} has no parameter {key!r}; consolidate has relax_after and per_run, attempts has "
+            "every, liquid has h, others none"
         )
     try:
         seconds = float(value)
     except ValueError:
         seconds = math.nan
     if not seconds >= 0:
-        raise RotaError(f"placement {name!r}: {key} is {value!r}; it must be seconds, or inf")
+        meaning = "a number of 0 or more" if key == "per_run" else "seconds, or inf"
+        raise RotaError(f"placement {name!r}: {key} is {value!r}; it must be {meaning}")
     if name == "attempts" and not seconds:
         raise RotaError(f"placement 'attempts': every is {value!r}; an attempt must take longer than 0 seconds")
     return seconds
+
+
+def _consolidating(spec: str, options: str) -> Style:
+    """As few nodes as possible, waited for so many seconds, and for a fraction of the time that a job has run.
+
+    The latter gives locality a price: waiting for it must cost less than running without it is likely to.
+    """
+    relax_after, _, per_run = options.partition(",")
+    if relax_after.startswith("per_run="):
+        relax_after, per_run = per_run, relax_after
+    values = [
+        _seconds("consolidate", each, key) or 0.0 for each, key in ((relax_after, "relax_after"), (per_run, "per_run"))
+    ]
+    if values[1] == math.inf:
+        raise RotaError("placement 'consolidate': per_run is inf; use relax_after=inf")
+    locality = Locality(hard=any(values), relax_after_s=values[0])
+    return Style(name=spec, pattern=Pattern.FEWEST_NODES, locality_by_default=locality, per_run=values[1])
 
 
 def _attempts(spec: str, every_s: float) -> Style:

@@ -165,6 +165,17 @@ class Client(AccountCalls, DataCalls):
         except OSError as error:
             raise Unavailable(f"the manager at {self.url} does not answer: {error}") from error
 
+    def page_status(self, path: str) -> int:
+        """Return the status with which a page of a job answers, by its path at the manager: `/proxy/JOB/PORT/`."""
+        connection = self._connect()
+        try:
+            connection.request("GET", path, headers=self._headers() or {"Rota-Direct": "1"})
+            return connection.getresponse().status
+        except OSError as error:
+            raise Unavailable(f"the manager at {self.url} does not answer: {error}") from error
+        finally:
+            connection.close()
+
     # -- sweeps ----------------------------------------------------------------------------------
 
     def start_sweep(self, file: Json) -> Json:

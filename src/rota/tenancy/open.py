@@ -87,7 +87,7 @@ class OpenAllocator:
 
     def _step(self, live: LiveJob, now_s: float) -> tuple[int, Locality | None, float]:
         """The number of the required locality that holds now, the locality, and until when."""
-        ladder = self._placer.ladder(live.job)
+        ladder = self._placer.ladder(live.job, live.ran_s)
         for step, (waited_s, locality) in enumerate(ladder):
             until_s = live.since_s + waited_s
             if now_s < until_s:
@@ -108,7 +108,7 @@ class OpenAllocator:
         if not _has_match(job, inventory):
             return Reason(code=ReasonCode.NO_MATCHING_NODE, need_milli=job.gpu_milli)
         code = ReasonCode.FRAGMENTED if insist is not None or _scatters(job) else ReasonCode.HOST_BUSY
-        until_s = math.inf if insist is None else live.since_s + self._placer.ladder(job)[-1][0]
+        until_s = math.inf if insist is None else live.since_s + self._placer.ladder(job, live.ran_s)[-1][0]
         return Reason(
             code=code,
             need_milli=job.gpu_milli,

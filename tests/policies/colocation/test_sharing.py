@@ -15,6 +15,7 @@ from rota.perf.speed.interleaving import throughput
 from rota.perf.speed.model import SpeedModel
 from rota.perf.speed.utilisation import Predictor
 from rota.policies import find_policy
+from rota.policies.published.colocation.arrivals import HOUR_S, HourlyDemand
 
 # -- kubeshare -----------------------------------------------------------------------------------
 
@@ -143,6 +144,45 @@ def test_lucid_packs_what_its_scores_allow() -> None:
     assert ends(apart) == {"i": 8.0, "j": 18.0}
 
 
+def test_lucid_packs_only_when_much_is_predicted_to_be_requested() -> None:
+    """In the first hour as little is known as without the rule; in the second, by what the first brought.
+
+    Two jobs of 80 s were requested then: 160 of the 3,600 device-seconds of an hour.
+    """
+    speed = speeds(("tiny", "tiny", 10.0, 10.0))
+    jobs = [(at_s, job(f"j{at_s:g}", work=800.0, model="tiny")) for at_s in (0.0, 1.0, 4000.0, 4001.0)]
+
+    busy, quiet = (ends(run(f"lucid:durations=known,quiet={least}", *jobs, speed=speed)) for least in (0.04, 0.05))
+
+    assert busy == {"j0": 80.0, "j1": 81.0, "j4000": 4080.0, "j4001": 4081.0}
+    assert quiet == {"j0": 80.0, "j1": 81.0, "j4000": 4080.0, "j4001": 4160.0}
+
+
+def test_job_that_waits_in_a_quiet_hour_is_packed_when_the_next_begins() -> None:
+    speed = speeds(("tiny", "tiny", 10.0, 10.0))
+    jobs = [
+        (at_s, job(f"j{at_s:g}", work=work, model="tiny"))
+        for at_s, work in ((0.0, 10.0), (3700.0, 90_000.0), (7100.0, 100.0))
+    ]
+
+    found = ends(run("lucid:durations=known,quiet=0.5", *jobs, speed=speed))
+
+    assert found["j7100"] == 7210.0
+
+
+def test_forecast_is_restored_from_memory() -> None:
+    forecast, again = HourlyDemand(), HourlyDemand()
+    for seq, (hour, gpu_s) in enumerate([(0, 100.0), (23, 20.0), (0, 50.0)]):
+        forecast.arrived(seq, hour * HOUR_S, gpu_s)
+        forecast.arrived(seq, hour * HOUR_S, gpu_s)
+
+    again.recall(forecast.memory)
+
+    assert HourlyDemand().predicted_gpu_s(0.0) is None
+    assert forecast.predicted_gpu_s(10.0) is None
+    assert again.predicted_gpu_s(24 * HOUR_S) == (20.0 + 150.0) / 2
+
+
 def test_lucid_learns_who_is_short() -> None:
     """While nothing is known, first come first served; then who was short before goes before who was long."""
     jobs = [
@@ -241,6 +281,7 @@ def test_names_do_not_collide() -> None:
         "muri:most=5",
         "muri:gain=-1",
         "lucid:most=-1",
+        "lucid:quiet=-1",
         "horus:limit=0",
         "horus:unknown=0",
         "antman:unknown=nan",

@@ -47,6 +47,7 @@ SHARING = (
     "lucid",
     "muri",
     "horus",
+    "rota:sharing=true",
 )
 Asked = dict[str, Any]
 asked_for: st.SearchStrategy[list[Asked]] = st.lists(

@@ -208,6 +208,14 @@ def test_job_of_unknown_length_goes_by_its_service() -> None:
     assert world.submit("new") == [stop("x")]
 
 
+def test_job_that_reports_goes_by_its_report() -> None:
+    """Both have had 100 s and say nothing of their length; `a` reports a tenth of its epochs, `b` nine tenths."""
+    world = World(gpus=2, policy="e-las").running("a", attained_gpu_s=100.0).running("b", attained_gpu_s=100.0)
+    world.live("a").reported, world.live("b").reported = 0.1, 0.9
+
+    assert world.submit("new") == [stop("a")]
+
+
 def test_epochs_must_be_some() -> None:
     with pytest.raises(RotaError, match="epochs is 0"):
         find_policy("e-las")[0].read("epochs=0")

@@ -17,11 +17,13 @@ from rota.drivers.simulator.study import Setting, simulate
 from rota.mechanisms.declare import Knowledge
 from rota.perf.speed.model import Costs
 from rota.perf.training.reports import OVERSTATES, REPORTS, SimulatedReports
+from rota.placement import style
 from rota.policies import find_policy
 from rota.policies.own.levels import Levels
 from rota.policies.own.order import SHORT, RankMemo, ServiceOrder
 from rota.policies.own.params import RotaParams
 from rota.policies.own.predictions import ENOUGH, GroupPredictor
+from rota.tenancy.open import OpenAllocator
 from rota.traces.workload import Submission, Workload
 
 PLAIN = "rota:base_gpu_s=100,margin=0,progress=false,declared=false,learned=false"
@@ -190,7 +192,12 @@ def test_declared_lengths_are_corrected_or_ignored(factor: tuple[float, ...], tr
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [("base_gpu_s=0", "base_gpu_s is 0"), ("growth=1", "growth is 1"), ("settle=-1", "settle is -1")],
+    [
+        ("base_gpu_s=0", "base_gpu_s is 0"),
+        ("growth=1", "growth is 1"),
+        ("settle=-1", "settle is -1"),
+        ("spread=-1", "spread is -1"),
+    ],
 )
 def test_odd_parameters_are_refused(options: str, text: str) -> None:
     with pytest.raises(RotaError, match=text):
@@ -237,6 +244,35 @@ def test_place_of_a_running_job_stays_until_it_is_looked_at_again(
         now_s, looks = turn.until_s, looks + 1
 
     assert looks <= 2 * Levels(100.0, 2.0).of(30_000.0) + 5
+
+
+def test_price_of_spreading_decides_the_placement() -> None:
+    declared = find_policy("rota")[0]
+
+    assert declared.placement_with("") == "consolidate"
+    assert declared.placement_with("spread=0.25") == "consolidate:relax_after=600,per_run=0.25"
+
+
+@pytest.mark.parametrize(("policy", "start_s"), [("rota", 50.0), ("rota:spread=0.25", 150.0)], ids=["spreads", "waits"])
+def test_gang_waits_for_one_node_where_spreading_has_a_price(policy: str, start_s: float) -> None:
+    """One device of each node is free from 50 s on; after 150 s a running job is of a higher level and gives way."""
+    jobs = [(job(name, work=work), 0.0) for name, work in (("a", 900.0), ("b", 50.0), ("c", 900.0), ("d", 50.0))]
+    jobs.append((job("gang", workers=2, work=20.0), 40.0))
+    submissions = tuple(Submission(job=each, submit_s=at_s) for each, at_s in jobs)
+    workload = Workload(submissions=submissions, source="test", format="rota")
+
+    history = simulate(workload, policy, Setting(cluster=Cluster.uniform(("gpu", 4, 2)))).history
+
+    assert history.jobs[4].start_s == pytest.approx(start_s)
+
+
+def test_wait_for_one_node_grows_with_the_time_that_a_job_ran() -> None:
+    live = World(gpus=1).running("a", attained_gpu_s=1000.0).live("a")
+
+    stage = OpenAllocator(style("consolidate:relax_after=60,per_run=0.25")).stage
+
+    assert stage(live, 309.0) == (0, 310.0)
+    assert stage(live, 310.0)[0] == 1
 
 
 # -- the bound -----------------------------------------------------------------------------------

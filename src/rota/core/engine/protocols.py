@@ -195,8 +195,8 @@ class Placer(Protocol):
     def neighbours(self) -> ClaimFollower | None:
         """What knows which jobs hold which devices, for a placement that depends on that."""
 
-    def ladder(self, job: Job) -> tuple[tuple[float, Locality], ...]:
-        """The localities that the job requires, each until it has waited so many seconds; then none."""
+    def ladder(self, job: Job, ran_s: float = 0.0) -> tuple[tuple[float, Locality], ...]:
+        """The localities that a job which has run so long requires, each until it has waited so many seconds."""
 
     def alike(self, job: Job) -> Hashable:
         """A key that is equal for jobs that are placed in the same way."""

@@ -19,7 +19,10 @@ class RotaParams:
     chosen. `types`: device types are assigned by speed. `deadlines`: a job ranks one level earlier in the second half
     of the time to its deadline. `users`: in a level, the n-th job of a user comes after the first jobs of others, n in
     doublings. `priorities`: a job of a higher priority comes before all levels of a lower one. `settle`: a job is not
-    stopped before it has run this many times what a restart costs.
+    stopped before it has run this many times what a restart costs. `sharing`: where speeds of pairs are measured, a job
+    that finds no free devices joins one of equal size with which it gains; sizes and types are not planned then.
+    `spread`: the fraction of its speed that a gang loses on more nodes than it needs. It waits for as few as possible
+    for ten minutes and that fraction of the time that it has run, unless a placement is given. 0: it never waits.
     """
 
     base_gpu_s: float = 150.0
@@ -34,6 +37,8 @@ class RotaParams:
     users: bool = True
     priorities: bool = True
     settle: float = 0.0
+    sharing: bool = False
+    spread: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.base_gpu_s < math.inf:
@@ -44,3 +49,5 @@ class RotaParams:
             raise RotaError(f"margin is {self.margin}; it must be a number of levels of 0 or more")
         if not 0 <= self.settle < math.inf:
             raise RotaError(f"settle is {self.settle:g}; it must be a number of 0 or more")
+        if not 0 <= self.spread < math.inf:
+            raise RotaError(f"spread is {self.spread:g}; it must be a number of 0 or more")

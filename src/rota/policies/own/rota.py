@@ -1,8 +1,8 @@
 """Rota's own policy: one order of jobs by levels, carried out by the mechanism that the jobs and devices ask for.
 
 Jobs of fixed size on devices of one speed go through the list scheduler, event by event. While elastic jobs are
-present, or where device types differ in speed, sizes and types are planned as well. Tenancies always use the list
-scheduler.
+present, or where device types differ in speed, sizes and types are planned as well. With `sharing`, where speeds of
+pairs are measured, jobs share devices instead. Tenancies always use the list scheduler.
 """
 
 from __future__ import annotations
@@ -13,20 +13,27 @@ from typing import Any
 from rota.core.engine.draft import Draft
 from rota.core.engine.preemption_guard import PreemptionGuard
 from rota.core.engine.protocols import Allocator, Capabilities, Changes
+from rota.core.messages.decisions import DecisionKind
 from rota.core.messages.reasons import Reason
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.declare import PREEMPTS, DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.colocation.scheduler import ColocationScheduler
+from rota.mechanisms.declare import PREEMPTS, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.elastic.scheduler import ElasticScheduler
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
 from rota.mechanisms.ordering.rule import SimpleRule
 from rota.policies.own.order import ServiceOrder
 from rota.policies.own.params import RotaParams
+from rota.policies.own.sharing import LevelSharing
 from rota.policies.own.sizes import LevelSizes
 
 NAME = "rota"
 SIZED = "rota, with sizes"
 """The policy's name in its memory while it plans sizes."""
+SHARED = "rota, with sharing"
+"""The policy's name in its memory where jobs share devices."""
+FIRST_WAIT_S = 600.0
+"""How long a gang that has not run waits for as few nodes as possible, where spreading has a price."""
 _CONSTANT = math.nextafter(1.0, 2.0)
 """Growth of the guard's minimum run time: none, since jobs keep their levels."""
 
@@ -45,8 +52,12 @@ class LevelPolicy:
         self._sized = ElasticScheduler(
             LevelSizes(self._order, params, knowledge), allocator, name=SIZED, speed=knowledge.speed
         )
-        self._may_size = not allocator.has_guarantees
-        self._active: ListScheduler | ElasticScheduler = self._list
+        self._shared = ColocationScheduler(LevelSharing(self._order, knowledge.speed), allocator, name=SHARED)
+        shares = params.sharing and knowledge.speed.knows_pairs and not allocator.has_guarantees
+        self._may_size = not allocator.has_guarantees and not shares
+        self._usual: ListScheduler | ColocationScheduler = self._shared if shares else self._list
+        """The mechanism where no sizes are planned."""
+        self._active: ListScheduler | ElasticScheduler | ColocationScheduler = self._usual
         self._elastic: dict[LiveJob, None] = {}
         self._types_differ = False
         self._guard = PreemptionGuard(min_run_s=params.settle * knowledge.restart_s, growth=_CONSTANT)
@@ -62,20 +73,20 @@ class LevelPolicy:
     @property
     def memory(self) -> Any:
         """What the order has learned, and the plan of sizes where there is one."""
-        if self._active is self._sized:
-            return {**self._sized.memory, "order": self._order.memory}
+        if self._active is not self._list:
+            return {**self._active.memory, "order": self._order.memory}
         return {"policy": NAME, "order": self._order.memory}
 
     def adopt(self, state: State) -> None:
         """Rebuild from a state; restore what was learned if this policy learned it."""
         self._state = state
         memory = state.memory
-        if isinstance(memory, dict) and memory.get("policy") in (NAME, SIZED):
+        if isinstance(memory, dict) and memory.get("policy") in (NAME, SIZED, SHARED):
             self._order.recall(memory["order"])
         self._order.count(live for live in state.jobs.values() if not live.state.is_final)
         self._types_differ = self._params.types and self._differ(state)
         self._elastic = {live: None for live in state.jobs.values() if self._counts(live) and not live.state.is_final}
-        self._active = self._sized if self._wants_sizes else self._list
+        self._active = self._sized if self._wants_sizes else self._usual
         self._active.adopt(state)
         self._spared_until_s = state.now_s if any(live.placement for live in state.jobs.values()) else math.inf
 
@@ -87,7 +98,7 @@ class LevelPolicy:
                 if self._active is self._sized:
                     self._order.ended(live, now_s)
         self._elastic.update((live, None) for live in changes.arrived if self._counts(live))
-        wanted = self._sized if self._wants_sizes else self._list
+        wanted = self._sized if self._wants_sizes else self._usual
         if wanted is self._active:
             self._active.note(changes, now_s)
             return
@@ -96,7 +107,7 @@ class LevelPolicy:
         if wanted is self._sized:
             self._sized.take_over(self._state)
         else:
-            self._list.adopt(self._state)
+            self._usual.adopt(self._state)
         self._active = wanted
 
     def plan(self, draft: Draft) -> None:
@@ -134,14 +145,25 @@ class LevelPolicy:
         return len({speed.type_speed.get(kind, 1.0) for kind in kinds}) > 1
 
 
+def _emits(params: RotaParams) -> frozenset[DecisionKind]:
+    """Return the kinds of decision; jobs share devices only with `sharing`."""
+    return PREEMPTS | SHARES if params.sharing else PREEMPTS
+
+
+def _placement(params: RotaParams) -> str:
+    """Return the placement: with a price of spreading, a gang waits for few nodes at first, and by the time it ran."""
+    return f"consolidate:relax_after={FIRST_WAIT_S:g},per_run={params.spread!r}" if params.spread else "consolidate"
+
+
 rota = DeclaredPolicy(
     name=NAME,
     cites="Rota's own; levels as in multi-level feedback (Kalyanasundaram and Pruhs, J. ACM 2000 and 2003)",
     summary="The lowest level of service first, levels growing geometrically; running jobs keep their devices.",
     params=RotaParams,
     placement="consolidate",
+    places=_placement,
     make=LevelPolicy,
-    emits=PREEMPTS,
+    emits=_emits,
     traits=Traits(
         prior_knowledge="none; progress, declared or learned lengths where they prove true",
         scheduling_input="attained service (time x devices), service to come where known",

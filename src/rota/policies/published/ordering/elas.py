@@ -1,5 +1,7 @@
 """E-LAS: attained service weighted by the fraction of epochs done; no run times needed.
 
+Real jobs report how far they are (`rota.sdk.steps`); of a simulated job, the fraction of its work counts.
+
 The paper's formula could not be checked (only its abstract was found). This is a reconstruction: with the
 fraction e of epochs done, service x (1 - e) / e is the remaining service at the pace so far.
 """
@@ -13,7 +15,10 @@ from rota.core.errors import RotaError
 from rota.core.state.job_record import JobView
 from rota.mechanisms.declare import Traits
 from rota.mechanisms.ordering.declare import ordering
-from rota.mechanisms.ordering.rule import Turn
+from rota.mechanisms.ordering.rule import Turn, later
+
+SOONEST_S = 10.0
+"""The least time between two looks at what a job reports; reports are read as often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +48,20 @@ class ElasParams:
 def epoch_aware_attained_service(job: JobView, now_s: float, params: ElasParams) -> Turn:
     """The least remaining service first, estimated from epochs done; jobs in their first epoch before all others."""
     total = job.job.work
-    if not total:
+    if job.reported is None and not total:
         return Turn((job.attained_gpu_s(now_s), job.seq))
-    done = job.work_done(now_s) / total
-    epochs_done = int(done * params.epochs + 1e-9)
     until_s = math.inf
-    if job.progress_rate and epochs_done + 1 < params.epochs:
-        work_left = ((epochs_done + 1) / params.epochs - done) * total
-        until_s = now_s + max(work_left / job.progress_rate, 1e-6)
+    if job.reported is not None:
+        epochs_done = int(job.reported * params.epochs + 1e-9)
+        if job.progress_rate:  # looked at again when a tenth of the time per epoch has passed
+            until_s = later(now_s, max(job.run_s(now_s) / (10 * max(epochs_done, 1)), SOONEST_S))
+    else:
+        assert total
+        done = job.work_done(now_s) / total
+        epochs_done = int(done * params.epochs + 1e-9)
+        if job.progress_rate and epochs_done + 1 < params.epochs:
+            work_left = ((epochs_done + 1) / params.epochs - done) * total
+            until_s = now_s + max(work_left / job.progress_rate, 1e-6)
     seen = min(epochs_done / params.epochs, 1.0)
     service = job.attained_gpu_s(now_s)
     memo: tuple[int, float] | None = job.memo
