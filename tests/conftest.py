@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import runpy
 from collections.abc import Iterator
 from functools import cache
@@ -22,10 +23,18 @@ settings.load_profile("rota")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to test compiled modules whose sources have changed since."""
+    """Refuse to test compiled modules whose sources have changed since; collection of tests makes no garbage."""
+    gc.disable()
     stale = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "compile.py"))["stale"]()
     if stale:
         raise pytest.UsageError(f"{', '.join(stale)}: compiled before the last edit; `make compile` or `make pure`")
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is collected again, but not looked for among ten thousand tests and the modules of all."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
