@@ -70,6 +70,26 @@ LONG_QUEUE = "dry runs before a long queue"
 BODIES[LONG_QUEUE] = BODIES["dry runs"]
 FIRST = {LONG_QUEUE: _body([_job(run="sleep 300", resources={"gpus": 1})] * 1000)}
 """What each connection submits once before it repeats its request."""
+TEMPLATES, SEARCHES, PATTERN = "templates of long values", "searches of one word", "a sweep's pattern of blanks"
+BODIES[TEMPLATES] = (
+    "POST",
+    "/api/v1/templates/evaluation-array/fill",
+    _body({"parameters": {"script": "'" * 60_000, "model": "'" * 60_000, "shards": 1000}}),
+)
+BODIES[SEARCHES] = ("GET", f"/api/v1/search?limit=200&q={'+'.join(['a'] * 16)}", None)
+FIRST[SEARCHES] = _body(_job(run="yes 'a a a a a a a a' | head -c 65536"))
+BODIES[PATTERN] = (
+    "POST",
+    "/api/v1/sweeps",
+    _body(
+        {
+            "parameters": {"x": [1]},
+            "objective": {"log": " {any} {value}"},
+            "job": _job(run="printf '%500s\\n' ' ' ' ' ' '; sleep 2"),
+            "trials": 4,
+        }
+    ),
+)
 CANCELLED = "1,000 jobs submitted and cancelled"
 BODIES[CANCELLED] = ("POST", JOBS, _body([_job(name="all", resources={"gpus": 8})] * 1000))
 THEN = {CANCELLED: ("POST", f"{JOBS}/actions", _body({"action": "cancel", "name": "all"}))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import runpy
 from collections.abc import Iterator
 from functools import cache
@@ -26,6 +27,17 @@ def pytest_configure(config: pytest.Config) -> None:
     stale = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "compile.py"))["stale"]()
     if stale:
         raise pytest.UsageError(f"{', '.join(stale)}: compiled before the last edit; `make compile` or `make pure`")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage while tests are collected, nor among all of them and their modules later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

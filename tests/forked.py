@@ -72,7 +72,7 @@ def popen(args: Sequence[str], *, prelude: str = "", **options: Any) -> subproce
     return subprocess.Popen(command, **options)
 
 
-def run(args: Sequence[str], *, input: str | None = None, timeout: float = 60.0, **options: Any) -> Completed:
+def run(args: Sequence[str], *, input: str | None = None, timeout: float = 120.0, **options: Any) -> Completed:
     """Run `rota` with arguments to its end, and return a `subprocess.CompletedProcess` of text."""
     if input is not None:
         options["stdin"] = subprocess.PIPE

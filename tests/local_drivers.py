@@ -64,7 +64,7 @@ class Bench:
             return {}
 
 
-async def until(holds: Callable[[], object], within_s: float = 20.0) -> None:
+async def until(holds: Callable[[], object], within_s: float = 60.0) -> None:
     """Let the driver work until something holds."""
     async with asyncio.timeout(within_s):
         while not holds():

@@ -39,7 +39,7 @@ for batch in run:
 """
 
 
-def eventually(what: Callable[[], T], *, within_s: float = 60.0, every_s: float | None = None) -> T:
+def eventually(what: Callable[[], T], *, within_s: float = 120.0, every_s: float | None = None) -> T:
     """The first true answer; fails if there is none in time.
 
     Unless told how often, it asks less and less often: questions cost the one who answers time, and others theirs.
@@ -106,12 +106,19 @@ class Manager:
         with self._log.open("ab") as log:
             words = ["up", "--port", "0", *self.options]
             self.process = forked.popen(words, prelude=self.prelude, env=self.env, stdout=log, stderr=log)
-        said = eventually(lambda: self._log.read_text() if "manages this machine" in self._log.read_text() else "")
+
+        def told() -> str:
+            assert self.process is not None
+            said = self._log.read_text()
+            assert self.process.poll() is None, said
+            return said if "manages this machine" in said else ""
+
+        said = eventually(told)
         self.token = (self.home / "first-token").read_text().strip()
         self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)
         return self
 
-    def start(self, within_s: float = 90.0) -> Manager:
+    def start(self, within_s: float = 180.0) -> Manager:
         """Start it and wait until it answers."""
         sign = self.folder / "state" / "rota" / "manager.json"
         sign.unlink(missing_ok=True)
@@ -175,7 +182,7 @@ class Manager:
         """Where a job stands."""
         return str(self.client.job(job_id)["state"])
 
-    def wait(self, job_id: str, *states: str, within_s: float = 60.0) -> Json:
+    def wait(self, job_id: str, *states: str, within_s: float = 120.0) -> Json:
         """The job, once it is in one of these states, or ended if none is given."""
         wanted = frozenset(states) or FINAL
 

@@ -46,7 +46,7 @@ class UserTerminal:
             except BlockingIOError:
                 self._read(0.01)
 
-    def see(self, text: bytes, *, within_s: float = 60.0) -> bytes:
+    def see(self, text: bytes, *, within_s: float = 120.0) -> bytes:
         """Wait until a text is shown that was not waited for before; return what came before it."""
         deadline = time.monotonic() + within_s
         while text not in self.shown[self._seen :]:
@@ -66,7 +66,7 @@ class UserTerminal:
         time.sleep(wait_s)
         return False
 
-    def ends(self, *, within_s: float = 60.0) -> int:
+    def ends(self, *, within_s: float = 120.0) -> int:
         """Wait for the command to end; return its status."""
         deadline = time.monotonic() + within_s
         while self.process.poll() is None:

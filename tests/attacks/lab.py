@@ -42,7 +42,7 @@ class Lab:
         finally:
             connection.close()
 
-    def submit(self, who: str, run: str = "sleep 60", **fields: Any) -> str:
+    def submit(self, who: str, run: str = "sleep 600", **fields: Any) -> str:
         """Submit a job as a user; it must be accepted."""
         file = {"run": run, "tenant": "nlp", "workdir": str(self.manager.folder), **fields}
         status, answer = self.ask(who, "POST", "/jobs", file)

@@ -28,4 +28,4 @@ def by_device(manager: Manager, idp: Provider) -> dict[str, Any]:
         found: dict[str, Any] = anonymous.post("/login/device/poll", {"handle": begun["handle"]})
         return found if "token" in found else {}
 
-    return eventually(polled, within_s=10, every_s=0.2)
+    return eventually(polled, within_s=60, every_s=0.2)

@@ -49,7 +49,7 @@ _ACTS: list[tuple[str, str, dict[str, object] | None]] = [
 def test_member_cannot_change_a_colleagues_job(lab: Lab, method: str, action: str, body: object) -> None:
     if action == "release":
         lab.running("ada")
-    victim = lab.submit("ada", "sleep 60", resources={"gpus": 2})
+    victim = lab.submit("ada", "sleep 600", resources={"gpus": 2})
     if action == "release":
         lab.ask("ada", "POST", f"/jobs/{victim}/hold")
     before = lab.job(victim)
@@ -305,7 +305,7 @@ def test_tenants_of_a_token_can_be_given_together_and_a_wrong_one_is_named(lab: 
 
 
 def test_requeue_of_a_job_whose_priority_was_raised_says_the_way_out(lab: Lab) -> None:
-    job_id = lab.submit("ada", "sleep 60", resources={"gpus": 2})
+    job_id = lab.submit("ada", "sleep 600", resources={"gpus": 2})
     waits = lab.submit("ada", "true", resources={"gpus": 2})
     assert lab.ask("admin", "PATCH", f"/jobs/{waits}", {"priority": 3})[0] == 200
     lab.ask("ada", "POST", f"/jobs/{job_id}/cancel")

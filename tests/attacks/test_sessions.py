@@ -291,7 +291,7 @@ def test_refused_requests_and_logins_are_audited(tmp_path: Path) -> None:
         ask(url, "GET", "/api/v1/audit", Authorization=f"Bearer {viewer}")
         post_form(url, "/login", token="guess")
 
-        rows = eventually(lambda: found if len(found := refusals(manager)) >= 2 else [], within_s=5)
+        rows = eventually(lambda: found if len(found := refusals(manager)) >= 2 else [], within_s=60)
 
         told = {(row["what"], row["thing"], row["detail"].split(" ", 1)[0]) for row in rows}
         assert ("refused", "127.0.0.1", "401") in told
@@ -304,12 +304,12 @@ def test_refused_requests_and_logins_are_audited(tmp_path: Path) -> None:
 
 
 def flood(manager: Manager, source: str, seconds: float) -> int:
-    """Send refused requests from one address for a while; return their number."""
+    """Send refused requests from one address for a while, at least ten; return their number."""
     place = urlsplit(manager.client.url)
     request = f"GET /api/v1/jobs HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer x\r\n\r\n".encode()
     sent, deadline = 0, time.monotonic() + seconds
     with socket.create_connection((place.hostname or "", place.port or 0), 20, source_address=(source, 0)) as raw:
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline or sent < 10:
             raw.sendall(request)
             answer = b""
             while not answer.endswith(b"}"):
@@ -326,7 +326,7 @@ def test_flood_of_refusals_neither_fills_the_database_nor_slows_the_loop(tmp_pat
     try:
         manager.client.drain("n1")
         sources = [f"127.0.0.{number}" for number in range(2, 34)]
-        taken = []
+        taken, first = [], time.monotonic()
         with ThreadPoolExecutor(len(sources)) as pool:
             floods = [pool.submit(flood, manager, source, 3.0) for source in sources]
             while not all(each.done() for each in floods):
@@ -337,7 +337,8 @@ def test_flood_of_refusals_neither_fills_the_database_nor_slows_the_loop(tmp_pat
         time.sleep(1.0)
 
         assert sent > 200
-        assert len(refusals(manager)) <= 22, "ten sources and the others, twice a minute"
+        minutes = 2 + (time.monotonic() - first) // 60
+        assert len(refusals(manager)) <= 11 * minutes, "ten sources and the others, twice a minute"
         assert statistics.median(taken) < 1.0 * slowness(), "the flood comes from this process"
         assert manager.client.get("/audit/verify")["fault"] is None
     finally:

@@ -37,8 +37,8 @@ def test_nothing_is_offered_and_nothing_printed_without_a_manager(tmp_path: Path
 def test_ids_of_jobs_are_completed(tmp_path: Path) -> None:
     manager = Manager(tmp_path, "--emulate", "gpu=2/2").start()
     try:
-        manager.submit("sleep 60", name="first")
-        manager.submit("sleep 60", name="second")
+        manager.submit("sleep 600", name="first")
+        manager.submit("sleep 600", name="second")
 
         offered = completed("rota why ", manager.folder / "state")
     finally:

@@ -61,7 +61,7 @@ class Rig:
 @pytest.mark.slow
 def test_start_that_is_repeated_starts_each_task_once(tmp_path: Path) -> None:
     async def course(bench: Bench) -> None:
-        rig = Rig(bench, f"echo begun >> {bench.home}/begun; sleep 60")
+        rig = Rig(bench, f"echo begun >> {bench.home}/begun; sleep 600")
         assert rig.start == [Start(NAME, HERE)]
 
         rig.carry_out(rig.start)
@@ -98,7 +98,7 @@ def test_orders_for_a_local_job_that_has_ended_are_answered_by_its_end(tmp_path:
 @pytest.mark.slow
 def test_changed_fraction_is_answered_at_once_and_restarts_nothing(tmp_path: Path) -> None:
     async def course(bench: Bench) -> None:
-        rig = Rig(bench, "sleep 60")
+        rig = Rig(bench, "sleep 600")
         rig.carry_out(rig.start)
         await until(lambda: bench.events(Started))
         rig.engine.step(1.0, [Started(NAME, 1.0, 1.0)])

@@ -157,7 +157,7 @@ def test_rank_that_straggles_is_swapped(tmp_path: Path) -> None:
                 "checkpoint": {"grace": "5s"},
             }
         )[0]
-        eventually(lambda: manager.client.job(job_id)["nodes"] == ["n1", "n3", "n4"], within_s=60)
+        eventually(lambda: manager.client.job(job_id)["nodes"] == ["n1", "n3", "n4"], within_s=180)
 
         verdict = manager.client.why(job_id)["verdicts"][0]
         assert (verdict["cause"], verdict["nodes"]) == ("straggler", ["n2"])

@@ -262,7 +262,7 @@ def test_every_accepted_job_ends_right_and_once(chaos: Manager, plan: Plan) -> N
     check_jobs(course, jobs)
     check_runs(chaos, course, jobs)
     check_journal(chaos)
-    eventually(lambda: chaos.task_processes() == [], within_s=20)
+    eventually(lambda: chaos.task_processes() == [], within_s=120)
 
 
 def wait_for_all(manager: Manager) -> None:

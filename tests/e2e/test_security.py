@@ -144,7 +144,7 @@ def test_tasks_run_as_another_user_and_reach_nothing_of_the_manager(tmp_path: Pa
             "no recorder",
             "no kill",
         ]
-        gang = manager.client.submit({"run": "sleep 60", "workers": 2})[0]
+        gang = manager.client.submit({"run": "sleep 600", "workers": 2})[0]
         manager.wait(gang, "running")
         manager.client.act(gang, "cancel")
         assert manager.wait(gang)["state"] == "cancelled"

@@ -42,7 +42,7 @@ def manager(machine: GpuMachine) -> Iterator[Manager]:
 
 
 def test_a_job_has_its_gpus_over_time_and_its_energy(manager: Manager, machine: GpuMachine) -> None:
-    job_id = manager.submit("sleep 60", resources={"gpus": 1})
+    job_id = manager.submit("sleep 600", resources={"gpus": 1})
     manager.wait(job_id, "running")
     gpu = eventually(lambda: next((each for each in manager.client.gpus() if each["jobs"] == [job_id]), None))
     assert gpu is not None
@@ -93,7 +93,7 @@ def test_prometheus_has_the_names_of_dcgm_exporter(manager: Manager) -> None:
 
 
 def test_memory_above_the_request_fails_the_job_with_both_amounts(manager: Manager, machine: GpuMachine) -> None:
-    job_id = manager.submit("sleep 60", resources={"gpus": 1, "gpu_memory": "10Gi"})
+    job_id = manager.submit("sleep 600", resources={"gpus": 1, "gpu_memory": "10Gi"})
     manager.wait(job_id, "running")
     index = next(each["gpu"] for each in manager.client.gpus() if each["jobs"] == [job_id])
     pid = _task(manager, job_id)

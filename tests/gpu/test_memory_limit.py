@@ -33,7 +33,7 @@ def machine(tmp_path: Path) -> GpuMachine:
 
 def asking(bench: Bench, memory: int, name: str = "1", *, device: int = 0, estimated: bool = False) -> LaunchOrder:
     """An order for a job that asks for so much GPU memory, on one of the devices."""
-    order = bench.order("echo begun; sleep 60", name=name)
+    order = bench.order("echo begun; sleep 600", name=name)
     wanted = job(name)
     roles = tuple(replace(role, device_memory_bytes=memory) for role in wanted.roles)
     placement = tuple(slot._replace(devices=1 << device) for slot in order.placement)

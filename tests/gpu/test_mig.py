@@ -59,7 +59,7 @@ def test_a_task_sees_its_instance_by_name(tmp_path: Path) -> None:
     named = tuple(NamedDevice(uuid=f"MIG-{index}", gpu=0, profile="1g.18gb") for index in range(4))
 
     async def course(bench: Bench) -> None:
-        bench.driver.start(bench.order("echo sees $CUDA_VISIBLE_DEVICES; sleep 30"))
+        bench.driver.start(bench.order("echo sees $CUDA_VISIBLE_DEVICES; sleep 600"))
         await until(lambda: bench.events(Started))
         await until(lambda: "sees MIG-0\n" in tail(bench.folder()))
         bench.driver.stop(JobId("1"), Cause.CANCELLED)

@@ -140,7 +140,7 @@ def test_tasks_that_share_a_gpu_are_clients(
 ) -> None:
     async def course(bench: Bench) -> None:
         for number, (part, in_turn) in enumerate([(300, False), (300, True), (1000, False)], start=1):
-            order = bench.order("env; sleep 30", name=str(number))
+            order = bench.order("env; sleep 600", name=str(number))
             placement = tuple(slot._replace(milli=part, in_turn=in_turn, devices=1) for slot in order.placement)
             bench.driver.start(replace(order, placement=placement))
         await until(lambda: len(bench.events(Started)) == 3)
@@ -163,7 +163,7 @@ def test_opportunistic_clients_come_second_where_a_bound_holds(
     tmp_path: Path, made: Callable[[], MpsDaemons], bound: float, priority: int, first: bool
 ) -> None:
     async def course(bench: Bench) -> None:
-        order = bench.order("env; sleep 30")
+        order = bench.order("env; sleep 600")
         placement = tuple(slot._replace(milli=500, devices=1) for slot in order.placement)
         bench.driver.start(replace(order, job=replace(order.job, priority=priority), placement=placement))
         await until(lambda: "ROTA_TASK_TOKEN" in tail(bench.folder(), 65536))
@@ -183,7 +183,7 @@ def test_the_launcher_of_several_processes_starts_tasks_but_no_clients(
 
     async def course(bench: Bench) -> None:
         for name, milli in (("1", 1000), ("2", 500)):
-            order = bench.order("echo runs; sleep 30", name=name)
+            order = bench.order("echo runs; sleep 600", name=name)
             placement = tuple(slot._replace(milli=milli, devices=1) for slot in order.placement)
             bench.driver.start(replace(order, placement=placement))
         await until(lambda: all("runs\n" in tail(bench.folder(name=name)) for name in "12"))

@@ -83,7 +83,7 @@ def window(
     """Open a new window without cookies."""
     size: Any = {"width": 390, "height": 844} if phone else {"width": 1280, "height": 800}
     page = opened.new_context(viewport=size, color_scheme=scheme).new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     made = Window(manager, page)
     page.on("console", lambda message: made.errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: made.errors.append(str(error)))

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from web.browsers import browser
 
-expect.set_options(timeout=20_000)  # as long as a window waits; five seconds are short on a busy machine
+expect.set_options(timeout=60_000)  # as long as a window waits; five seconds are short on a busy machine
 
 
 @pytest.fixture(scope="module")

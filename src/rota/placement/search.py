@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from rota.core.model.job import WHOLE, Job, Level, Locality, Role
@@ -171,30 +172,34 @@ def room_of_devices(pool: Pool, per_task: int) -> Sequence[int]:
 
 
 def room_of_hosts(inventory: Inventory, pool: Pool, role: Role) -> Sequence[int]:
-    """Room where CPUs, memory, network or disk matter too."""
+    """Room where CPUs, memory, network or disk matter too. Nodes with too few free devices are not looked at."""
     per_task = role.device_milli // WHOLE
     most = (len(pool.by_free) - 1) // per_task if per_task else role.count
     by_room = [0] * (most + 1)
-    for node, account in _usable_nodes(inventory, pool):
-        if role.device_memory_bytes > (account.node.device_memory_bytes or role.device_memory_bytes):
+    device_memory_bytes = role.device_memory_bytes
+    cpu_milli, memory_bytes = role.cpu_milli, role.memory_bytes
+    network_bps, disk_bps = role.network_bps, role.disk_bps
+    nodes = 0
+    for free in range(per_task, len(pool.by_free)):
+        nodes |= pool.by_free[free]
+    while nodes:
+        low = nodes & -nodes
+        nodes ^= low
+        account = inventory.nodes[low.bit_length() - 1]
+        if device_memory_bytes and device_memory_bytes > (account.node.device_memory_bytes or device_memory_bytes):
             continue
-        room = host_room(account, role, account.free // per_task if per_task else most)
-        by_room[room] |= 1 << node
+        room = account.free // per_task if per_task else most
+        if cpu_milli:
+            room = min(room, account.cpu_milli // cpu_milli)
+        if memory_bytes:
+            room = min(room, account.memory_bytes // memory_bytes)
+        if network_bps:
+            room = min(room, account.network_bps // network_bps)
+        if disk_bps:
+            room = min(room, account.disk_bps // disk_bps)
+        if room > 0:
+            by_room[room] |= low
     return by_room
-
-
-def host_room(account: NodeAccount, role: Role, most: int = 1) -> int:
-    """Tasks, up to so many, for which a node has CPUs, memory, network and disk; 0 if others hold more than it has."""
-    room = most
-    if role.cpu_milli:
-        room = min(room, account.cpu_milli // role.cpu_milli)
-    if role.memory_bytes:
-        room = min(room, account.memory_bytes // role.memory_bytes)
-    if role.network_bps:
-        room = min(room, account.network_bps // role.network_bps)
-    if role.disk_bps:
-        room = min(room, account.disk_bps // role.disk_bps)
-    return max(room, 0)
 
 
 def _usable_nodes(inventory: Inventory, pool: Pool) -> Iterator[tuple[int, NodeAccount]]:
@@ -324,31 +329,39 @@ def _find_shares_among(
 
 def _share(inventory: Inventory, pool: Pool, role: Role, index: int, among: int) -> Slot | None:
     """The fullest device with room for the fraction, or a free one of the fullest node."""
-    for milli, node, device in pool.partial:
-        account = inventory.nodes[node]
-        if (
-            milli >= role.device_milli
-            and among >> node & 1
-            and account.shares[device][1] >= role.device_memory_bytes
-            and (not role.needs_host or host_room(account, role))
-        ):
-            return Slot(node, 1 << device, 1, index, role.device_milli)
-    for node in _nodes_by_room(pool.by_free):
-        account = inventory.nodes[node]
-        memory = account.node.device_memory_bytes
-        if (
-            among >> node & 1
-            and (memory is None or memory >= role.device_memory_bytes)
-            and (not role.needs_host or host_room(account, role))
-        ):
-            return Slot(node, lowest(account.free_mask, 1), 1, index, role.device_milli)
-    return None
-
-
-def _nodes_by_room(by_room: Sequence[int]) -> Iterator[int]:
-    """Nodes with room, least room first."""
-    for nodes in by_room[1:]:
+    need_milli, need_bytes, partial = role.device_milli, role.device_memory_bytes, pool.partial
+    for at in range(bisect_left(partial, (need_milli,)), len(partial)):
+        _, node, device = partial[at]
+        if among >> node & 1:
+            account = inventory.nodes[node]
+            if account.shares[device][1] >= need_bytes and _has_host(account, role):
+                return Slot(node, 1 << device, 1, index, need_milli)
+    for free in range(1, len(pool.by_free)):
+        nodes = pool.by_free[free] & among
         while nodes:
             low = nodes & -nodes
             nodes ^= low
-            yield low.bit_length() - 1
+            node = low.bit_length() - 1
+            account = inventory.nodes[node]
+            if need_bytes:
+                memory = account.node.device_memory_bytes
+                if memory is not None and memory < need_bytes:
+                    continue
+            if _has_host(account, role):
+                return Slot(node, lowest(account.free_mask, 1), 1, index, need_milli)
+    return None
+
+
+def _has_host(account: NodeAccount, role: Role) -> bool:
+    """Whether a node has the CPUs, memory, network and disk for a task."""
+    if not role.needs_host:
+        return True
+    cpu_milli, memory_bytes = role.cpu_milli, role.memory_bytes
+    network_bps, disk_bps = role.network_bps, role.disk_bps
+    # Others may hold more of a node than it has; that keeps only those tasks away that need some of it.
+    return (
+        (account.cpu_milli >= cpu_milli or not cpu_milli)
+        and (account.memory_bytes >= memory_bytes or not memory_bytes)
+        and (account.network_bps >= network_bps or not network_bps)
+        and (account.disk_bps >= disk_bps or not disk_bps)
+    )

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 def test_end_of_a_task_spares_the_task_of_the_same_number_of_another_manager(tmp_path: Path) -> None:
     async def course(bench: Bench) -> None:
         other = Bench(tmp_path / "other")
-        bench.driver.start(bench.order("sleep 60"))
+        bench.driver.start(bench.order("sleep 600"))
         await until(lambda: bench.events(Started))
         other.driver.start(other.order("true"))
         await until(lambda: other.events(JobEnded))
@@ -106,7 +106,7 @@ def test_job_that_an_earlier_manager_gave_up_is_interrupted_and_has_not_failed(t
     """A server counted a task as lost, stopped the other one and died; the lost one had ended well all the same."""
 
     async def course(bench: Bench) -> None:
-        order = bench.order("test $ROTA_RANK = 1 || sleep 60", workers=2)
+        order = bench.order("test $ROTA_RANK = 1 || sleep 600", workers=2)
         bench.driver.start(order)
         await until(lambda: bench.events(Started))
         await until(lambda: bench.state(1).get("phase") == "ended")
@@ -127,7 +127,7 @@ def test_stop_reaches_the_supervisor_that_has_the_claim(tmp_path: Path) -> None:
     """A new server starts a second supervisor beside one that was slow to claim; the order must find the first."""
 
     async def course(bench: Bench) -> None:
-        order = bench.order("sleep 60")
+        order = bench.order("sleep 600")
         bench.driver.start(order)
         first = _pid_of(bench.driver, 0)
         os.kill(first, signal.SIGSTOP)
@@ -141,7 +141,7 @@ def test_stop_reaches_the_supervisor_that_has_the_claim(tmp_path: Path) -> None:
         await until(lambda: bench.state().get("phase") == "running")
         again.driver.stop(order.job.id, Cause.CANCELLED)
         os.kill(second, signal.SIGCONT)
-        await until(lambda: again.answers and bench.state()["phase"] == "ended", within_s=10.0)
+        await until(lambda: again.answers and bench.state()["phase"] == "ended", within_s=60)
         again.close()
 
     with_driver(tmp_path, course)

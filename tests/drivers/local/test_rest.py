@@ -126,7 +126,7 @@ def test_new_server_finds_a_suspended_task_and_resumes_it(tmp_path: Path) -> Non
 
 def test_moved_job_goes_on_elsewhere_with_its_work(tmp_path: Path) -> None:
     async def course(bench: Bench) -> None:
-        order = bench.order("echo $CUDA_VISIBLE_DEVICES; exec sleep 60")
+        order = bench.order("echo $CUDA_VISIBLE_DEVICES; exec sleep 600")
         bench.driver.start(order)
         await until(lambda: bench.events(Started))
         there = replace(order, placement=on("n1", [2]), attempt=2, resizes=True, moves=True)
@@ -145,7 +145,7 @@ def test_moved_job_goes_on_elsewhere_with_its_work(tmp_path: Path) -> None:
 
 def test_job_that_is_stopped_while_it_moves_is_not_started_again(tmp_path: Path) -> None:
     async def course(bench: Bench) -> None:
-        order = bench.order("exec sleep 60")
+        order = bench.order("exec sleep 600")
         bench.driver.start(order)
         await until(lambda: bench.events(Started))
         there = replace(order, placement=on("n1", [2]), attempt=2, resizes=True, moves=True)
@@ -160,7 +160,7 @@ def test_job_that_is_stopped_while_it_moves_is_not_started_again(tmp_path: Path)
 
 def test_time_slices_leave_a_suspended_or_ending_job_alone(tmp_path: Path) -> None:
     async def course(bench: Bench) -> None:
-        bench.driver.start(bench.order("exec sleep 60"))
+        bench.driver.start(bench.order("exec sleep 600"))
         await until(lambda: bench.events(Started))
         rest = bench.folder() / "rest.json"
         bench.driver.suspend(JOB)

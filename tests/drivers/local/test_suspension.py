@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -168,6 +169,35 @@ def test_manager_that_restarts_finds_suspended_jobs_and_continues_what_it_ordere
         await until(lambda: fourth.events(JobEnded))
         assert fourth.events(JobEnded)[0].end is End.SUCCEEDED
         fourth.close()
+        machine.jobs.clear()
+
+    course(tmp_path, run)
+
+    assert steps(log) == list(range(200))
+
+
+def test_manager_that_restarts_reports_the_end_of_a_job_that_it_was_resuming(tmp_path: Path) -> None:
+    """The job goes on and ends while no manager runs; one that starts must not wait for its answer."""
+    log = tmp_path / "steps"
+
+    async def run(machine: Machine) -> None:
+        command = machine.cuda.training(log, steps=200)
+        machine.attempts.start(machine.order(command))
+        await until(machine.can_resume)
+        machine.attempts.stop(JOB, Cause.PREEMPTED)
+        await until(lambda: machine.events(Stopped))
+        machine.attempts.start(machine.order(command, attempt=2, device=1))
+        machine.close()
+        state = machine.home / "runs" / JOB / "1" / "0" / "state.json"
+        await until(lambda: json.loads(state.read_text())["phase"] == "ended")
+        second = Machine(machine.home, machine.cuda)
+        second.jobs |= machine.jobs
+        second.attempts.start(second.order(command, attempt=2, device=1))
+        second.attempts.settle()
+        await until(lambda: second.events(JobEnded))
+        assert second.events(JobEnded)[0].end is End.SUCCEEDED
+        assert second.attempts.memory.held_bytes == 0
+        second.close()
         machine.jobs.clear()
 
     course(tmp_path, run)

@@ -57,7 +57,7 @@ def test_gang_grows_into_what_is_free_and_shrinks_for_others(
     assert rota(managed, "cancel", "two").returncode == 0
 
     # Job controllers of current releases wait before they replace evicted pods, longer with each
-    eventually(lambda: len(holders(seen, "one")) == 8, within_s=30 if managed.minor < 25 else 240)
+    eventually(lambda: len(holders(seen, "one")) == 8, within_s=120 if managed.minor < 25 else 240)
     assert set(kept) < set(holders(seen, "one"))
     ranks = [each["metadata"]["annotations"]["rota.dev/seat"] for each in holders(seen, "one").values()]
     assert sorted(ranks) == [str(number) for number in range(8)]

@@ -242,7 +242,7 @@ def test_pod_deleted_before_it_is_bound_is_waited_for_and_its_gang_is_whole_or_l
     bed.admin.delete("/api/v1/namespaces/default/pods/g-3", {"gracePeriodSeconds": 0})
     weather.delay_s = 0.0
 
-    eventually(lambda: view.bound("g") == {} and len(view.pods()) < 4, within_s=30)
+    eventually(lambda: view.bound("g") == {} and len(view.pods()) < 4, within_s=120)
     for value in pods:
         bed.admin.make(value)
     eventually(lambda: len(view.bound("g")) == 4)

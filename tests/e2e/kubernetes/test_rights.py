@@ -237,7 +237,7 @@ def test_every_printed_right_is_used(
         eventually(lambda: all(each.startswith("watch ") for each in unused()), every_s=0.5)
     replica.stop()  # watches are on record once they have ended
     with contextlib.suppress(AssertionError):
-        eventually(lambda: not unused(), within_s=5)
+        eventually(lambda: not unused(), within_s=60)
     for value in webhook_configurations(NAMESPACE):
         managed.admin.delete(f"{managed.admin.path_of(value)}/rota")
     for path in ("namespaces/default/queues", "topologies", "schedulingpolicies"):

@@ -54,7 +54,7 @@ def accounting_slurm(accounting_bed: SlurmBed) -> Iterator[SlurmBed]:
 def empty(bed: SlurmBed) -> None:
     """End all jobs."""
     bed.do("scancel", "--user=root")
-    eventually(lambda: not bed.do("squeue", "-h"), within_s=30, every_s=0.2)
+    eventually(lambda: not bed.do("squeue", "-h"), within_s=120, every_s=0.2)
 
 
 @pytest.fixture(name="launch")

@@ -74,9 +74,9 @@ def test_array_requeue_and_nodes_are_followed(slurm: SlurmBed, launch: Launch) -
     twin.wait({f"{array}_0": "held", f"{array}_2": "running"})
 
     slurm.do("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
-    eventually(lambda: {node["state"] for node in twin.client.nodes()} >= {"drained"}, within_s=20)
+    eventually(lambda: {node["state"] for node in twin.client.nodes()} >= {"drained"}, within_s=120)
     slurm.do("scontrol", "update", "NodeName=n2", "State=RESUME")
-    eventually(lambda: {node["state"] for node in twin.client.nodes()} == {"up"}, within_s=20)
+    eventually(lambda: {node["state"] for node in twin.client.nodes()} == {"up"}, within_s=120)
 
 
 @pytest.mark.long

@@ -155,6 +155,10 @@ class Draft:
             raise PlanRefused(f"job {live.job.id}: it holds nothing that could be leased")
         self.leases[live] = lease
 
+    def touch(self, live: LiveJob) -> None:
+        """Count a job as considered for a change; decisions come in the order in which jobs first were."""
+        self.touched.setdefault(live, live.placement)
+
     def because(self, live: LiveJob, reason: Reason) -> None:
         """Record why a job was passed over; one job stands for all that are interchangeable with it."""
         self.waits.append((live, reason))

@@ -28,6 +28,7 @@ class Inventory:
         "free",
         "grown",
         "idle_free",
+        "locked",
         "memory_total",
         "nodes",
         "pool_by_type",
@@ -55,9 +56,8 @@ class Inventory:
         """CPU thousandths and memory bytes of all nodes that count theirs."""
         self.fitting: dict[tuple[Terms, tuple[Toleration, ...]], int] = {}
         """What `matching` found, until a node comes or goes."""
-        self.unproven = 0
-        self.avoided = 0
-        """The nodes that are not proven, and those that a search leaves out at present, as bit sets."""
+        self.unproven = self.avoided = self.locked = 0
+        """The nodes that are not proven, that a search leaves out at present, and of exclusive jobs, as bit sets."""
         for node in () if cluster is None else cluster.nodes:
             self.add(node)
 
@@ -148,22 +148,24 @@ class Inventory:
         """Whether a placement could be taken now; `back`: by a job that never left it, drained or not."""
         if exclusive and any(self.nodes[slot.node].users for slot in placement):
             return False
+        if len(placement) == 1:
+            return self._is_slot_free(placement[0], roles, back=back)
         taken: list[Slot] = []
         grown = self.grown
-        fits = True
         for slot in placement:
-            account = self.nodes[slot.node]
-            is_open = account.usable and self.matching(roles[slot.role]) >> slot.node & 1
-            closed = account.locked if back else not is_open
-            if closed or not self._slot_fits(slot, roles[slot.role]):
-                fits = False
+            if not self._is_slot_free(slot, roles, back=back):
                 break
             self._take_slot(slot, roles[slot.role])
             taken.append(slot)
         for slot in reversed(taken):
             self._give_slot(slot, roles[slot.role])
         self.grown = grown
-        return fits
+        return len(taken) == len(placement)
+
+    def _is_slot_free(self, slot: Slot, roles: tuple[Role, ...], *, back: bool) -> bool:
+        account, role = self.nodes[slot.node], roles[slot.role]
+        is_open = not account.locked if back else account.usable and self.matching(role) >> slot.node & 1
+        return bool(is_open) and self._slot_fits(slot, role)
 
     def set_up(self, index: int, up: bool) -> None:
         """A node failed or came back."""
@@ -218,6 +220,7 @@ class Inventory:
         copy.cpu_total = self.cpu_total
         copy.memory_total = self.memory_total
         copy.unproven = self.unproven
+        copy.locked = self.locked
         return copy
 
     # -- slots -----------------------------------------------------------------------------------
@@ -363,6 +366,7 @@ class Inventory:
     def _set_locked(self, index: int, locked: bool) -> None:
         self._delist(index)
         self.nodes[index].locked = locked
+        self.locked = self.locked | 1 << index if locked else self.locked & ~(1 << index)
         self._enlist(index)
 
     def _delist(self, index: int) -> None:

@@ -11,6 +11,7 @@ from rota.core.engine.protocols import Allocator
 from rota.core.messages.reasons import ReasonCode
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
+from rota.mechanisms.ordering.growth_log import GrowthLog
 from rota.mechanisms.ordering.lanes import Entry, Holders, Lane, moved
 from rota.mechanisms.ordering.node_yields import Key
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule, SimpleRule
@@ -59,8 +60,12 @@ class Index:
         """Lanes whose first job found enough devices, but not together."""
         self.again: list[LiveJob] = []
         """Holders whose key is for one walk only."""
+        self.growth = GrowthLog()
+        """Nodes on which more became available, or whose holders have gone back in the order."""
+        self.walk_from = 0
+        """How many entries the log had when the present walk began."""
         self._grown = 0
-        """Nodes of holders that have gone back in the order, or are new to it, as a bit set."""
+        """Nodes that are not in that log yet, as a bit set."""
         self._timers: list[tuple[float, int, LiveJob]] = []
 
     @property
@@ -68,13 +73,17 @@ class Index:
         """Whether a lane's first job that found no devices can be passed over until more becomes available."""
         return not (self._one_lane or self._expects or self.drifts or self._groups is not None)
 
-    def note_growth(self, inventory: Inventory) -> None:
-        """Tell lanes whose first job was refused on which nodes more became available."""
+    def begin_walk(self, inventory: Inventory) -> None:
+        """Note in the log where a walk begins."""
+        self.log_growth(inventory)
+        self.walk_from = self.growth.count
+
+    def log_growth(self, inventory: Inventory) -> None:
+        """Enter into the log on which nodes more became available."""
         grown = self._grown | inventory.grown
-        self._grown = inventory.grown = 0
         if grown:
-            for lane in self.lanes.values():
-                lane.grown |= grown
+            self._grown = inventory.grown = 0
+            self.growth.note(grown)
 
     @property
     def next_change_s(self) -> float:

@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterator
 
 from rota.core.messages.reasons import ReasonCode
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.ordering.node_yields import Key, NodeYield, yields_of
+from rota.mechanisms.ordering.needs import Need
+from rota.mechanisms.ordering.node_yields import Key, NodeClaim, NodeYield, claims_of, yields_of
 
 Entry = tuple[Key, LiveJob]
 """A key (which ends in the job's seq, so entries never tie) and its job."""
@@ -51,9 +52,10 @@ class Lane:
         "_scattered_s",
         "expected_s",
         "group",
-        "grown",
+        "need",
+        "refusals",
         "refused_code",
-        "refused_key",
+        "roomless",
         "slope",
     )
 
@@ -67,12 +69,16 @@ class Lane:
         self._scattered_s = 0.0
         self._scattered_from_s = -1.0
         """Since when its first job finds enough devices, but not together; below 0 if that is not so."""
-        self.refused_key: Key | None = None
-        """The key, as at time 0, of a job that found no devices, free or by preemption; None if there is none."""
+        self.need: Need | None = None
+        """What a task of its jobs needs of a node, once that was asked."""
         self.refused_code: ReasonCode | None = None
         """Why, where the number of free devices would have sufficed."""
-        self.grown = 0
-        """Nodes on which more became available since then, as a bit set."""
+        self.refusals: list[tuple[Key, int]] = []
+        """The key, as at time 0, with which no devices were found, free or by preemption, and when in the growth log,
+        until another attempt; then keys with which there was no room on the nodes logged later, and when."""
+        self.roomless: list[tuple[Key, int]] = []
+        """Keys with which no node had room, and when. In both lists keys ascend, and so do the moments: what holds for
+        a key holds for later ones."""
 
     @property
     def is_scattered(self) -> bool:
@@ -138,44 +144,46 @@ class Lane:
 class Holders:
     """Jobs that hold devices; those last in order are preempted first."""
 
-    __slots__ = ("_by_node", "_by_slope", "_nodes", "_yields")
+    __slots__ = ("_by_node", "_by_slope", "_claims", "_yields")
 
     def __init__(self) -> None:
         self._by_slope: dict[float, list[Entry]] = {}
-        self._by_node: dict[int, dict[LiveJob, tuple[Key, float]]] = {}
-        """The jobs that hold something of each node, with their keys and slopes."""
+        self._by_node: dict[int, dict[LiveJob, NodeClaim]] = {}
+        """What each job holds of each node."""
         self._yields: dict[int, list[NodeYield]] = {}
         """What they would give back, for nodes that were asked for since their holders last changed."""
-        self._nodes: dict[LiveJob, list[int]] = {}
-        """The nodes under which each job is listed in `_by_node`."""
+        self._claims: dict[LiveJob, dict[int, NodeClaim]] = {}
+        """The same by job and node."""
 
     def add(self, entry: Entry, slope: float) -> int:
         """Add a job that holds devices; return its nodes as a bit set."""
         insort(self._by_slope.setdefault(slope, []), entry)
         live = entry[1]
-        nodes: list[int] = []
         found = 0
-        for slot in live.placement or ():
-            node = slot.node
-            if not found >> node & 1:
-                found |= 1 << node
-                nodes.append(node)
-                self._by_node.setdefault(node, {})[live] = (entry[0], slope)
-                self._yields.pop(node, None)
-        self._nodes[live] = nodes
+        claims = self._claims[live] = claims_of(live, entry[0], slope)
+        for node, claim in claims.items():
+            found |= 1 << node
+            on_node = self._by_node.get(node)
+            if on_node is None:
+                on_node = self._by_node[node] = {}
+            on_node[live] = claim
+            self._yields.pop(node, None)
         return found
+
+    def claims(self, live: LiveJob) -> dict[int, NodeClaim]:
+        """What a job that holds devices holds of each node."""
+        return self._claims[live]
 
     def yields(self, node: int) -> list[NodeYield]:
         """What the jobs that hold something of a node would give back, by slope."""
         found = self._yields.get(node)
         if found is None:
-            holders = [(live, key, slope) for live, (key, slope) in self._by_node.get(node, {}).items()]
-            found = self._yields[node] = yields_of(node, holders)
+            found = self._yields[node] = yields_of(self._by_node.get(node, {}).values())
         return found
 
     def remove(self, entry: Entry, slope: float) -> None:
         """Remove a job that holds nothing any more."""
-        for node in self._nodes.pop(entry[1]):
+        for node in self._claims.pop(entry[1]):
             del self._by_node[node][entry[1]]
             self._yields.pop(node, None)
         entries = self._by_slope[slope]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 from rota.core.engine.draft import Draft
@@ -24,8 +23,9 @@ from rota.mechanisms.ordering.easy_reservation import Reservation
 from rota.mechanisms.ordering.index import Index
 from rota.mechanisms.ordering.lanes import Lane
 from rota.mechanisms.ordering.node_yields import Key
-from rota.mechanisms.ordering.refusals import is_refused, may_keep, refuse, same_answer
+from rota.mechanisms.ordering.refusals import is_refused, may_keep, need_of, refuse, same_answer
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule
+from rota.mechanisms.ordering.victim_search import RoomCheck, VictimSearch
 
 _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode.MEMORY_TOO_SMALL})
 """Obstacles that remain when a job is first in order."""
@@ -94,7 +94,7 @@ class ListScheduler:
             for live in list(index.unkeyed):
                 index.key_holder(live, draft.now_s)
         index.fire(draft.now_s)
-        index.note_growth(draft.inventory)
+        index.begin_walk(draft.inventory)
         lanes: Iterable[Lane] = index.fresh
         if index.scattered and not self._rule.preempts:
             lanes = {**index.fresh, **index.scattered}
@@ -201,7 +201,7 @@ class _Walk:
         draft = self._draft
         if is_refused(lane, key, self._index, draft, preempts=self._rule.preempts):
             return same_answer(lane, draft)
-        lane.refused_key = None
+        lane.refusals.clear()
         self._spared = False
         missing = draft.allocator.shortage.milli(live, draft.inventory)
         answer: Placement | Reason | None = None
@@ -213,11 +213,11 @@ class _Walk:
             if placement is not None:
                 return placement
         if self._rule.preempts and live.job.preempts:
-            placement = self._make_room(live, key, missing)
+            placement = self._make_room(lane, live, key, missing)
             if placement is not None:
                 return placement
         if not self._spared and may_keep(live, self._index, draft):
-            refuse(lane, answer.code if isinstance(answer, Reason) else None)
+            refuse(lane, self._index, answer.code if isinstance(answer, Reason) else None)
         if answer is None and live.wait_code is not ReasonCode.DEVICES_BUSY:
             answer = draft.offer(live)
         return answer
@@ -239,34 +239,22 @@ class _Walk:
             self._widen(live)
         return offer.placement
 
-    def _make_room(self, live: LiveJob, key: Key, missing: int) -> Placement | None:
+    def _make_room(self, lane: Lane, live: LiveJob, key: Key, missing: int) -> Placement | None:
         """Preempt jobs further down the order, the last first, until this one fits."""
         index, draft = self._index, self._draft
-        shortage = draft.allocator.shortage
-        behind = self._behind(live, key)
-        victims: list[tuple[Key, LiveJob]] = []
-        while missing > 0:
-            victim = next(behind, None)
-            if victim is None:
-                return None
-            victims.append(victim)
-            missing -= shortage.freed_by(victim[1], live, draft.inventory)
-        trial = draft.trial()
-        for _, yielding in victims:
-            draft.release(yielding)
-        answer: Placement | Reason | None = draft.offer(live)
-        if answer is None or isinstance(answer, Reason):
-            most = 1 if draft.allocator.has_guarantees else None
-            answer = self._release_more(live, behind, victims, most)
-            if answer is None:
-                draft.take_back(trial)
-                return None
-        for victim_key, yielding in victims:
+        role = live.job.roles[0]
+        room = None
+        if role.count == 1 and draft.allocator.keeps_refusal(live.job):
+            room = RoomCheck(need_of(lane, live), index.holders, draft.inventory)
+        search = VictimSearch(draft, live, self._behind(live, key), room)
+        if not search.run(missing):
+            return None
+        for victim_key, yielding in search.victims:
             place = index.places[yielding]
             index.holders.remove(place.entry, place.slope)
             heapq.heappush(self._heap, (victim_key, yielding))
         self._widen(live)
-        return answer
+        return search.placement
 
     def _behind(self, live: LiveJob, key: Key) -> Iterator[tuple[Key, LiveJob]]:
         """Jobs further down the order that may be preempted for this one, the last first.
@@ -285,46 +273,6 @@ class _Walk:
                 self._spared = True
             elif not (many_types and other.gpu_milli and not allocator.shortage.freed_by(other, live, inventory)):
                 yield entry
-
-    def _release_more(
-        self, live: LiveJob, behind: Iterator[tuple[Key, LiveJob]], victims: list[tuple[Key, LiveJob]], most: int | None
-    ) -> Placement | None:
-        """Release further jobs, the last first, until this one fits; None if it never does.
-
-        What fits on free devices also fits on more of them. So twice as many jobs are released at each attempt, at most
-        `most`, and of the last attempt as few as needed are found by halving: the same jobs as one by one.
-        """
-        draft = self._draft
-        step = 1
-        while True:
-            mark = draft.mark()
-            taken = list(islice(behind, step))
-            if not taken:
-                return None
-            for _, yielding in taken:
-                draft.release(yielding)
-            answer = draft.offer(live)
-            if not isinstance(answer, Reason):
-                break
-            victims += taken
-            step = 2 * step if most is None else most
-        too_few, enough, found = 0, len(taken), answer
-        while enough - too_few > 1:
-            middle = (too_few + enough) // 2
-            draft.undo(mark)
-            for _, yielding in taken[:middle]:
-                draft.release(yielding)
-            answer = draft.offer(live)
-            if isinstance(answer, Reason):
-                too_few = middle
-            else:
-                enough, found = middle, answer
-        if len(taken) > 1:
-            draft.undo(mark)
-            for _, yielding in taken[:enough]:
-                draft.release(yielding)
-        victims += taken[:enough]
-        return found
 
     def _widen(self, live: LiveJob) -> None:
         """Consider every lane from here on: a preemption may free more than was needed."""

@@ -14,6 +14,54 @@ from rota.core.state.job_record import LiveJob
 Key = tuple[float, ...]
 
 
+class NodeClaim:
+    """What one job holds of one node, with the key and the slope by which it is ordered among the holders."""
+
+    __slots__ = ("cpu_milli", "devices", "disk_bps", "key", "memory_bytes", "network_bps", "shares", "slope")
+
+    def __init__(self, key: Key, slope: float) -> None:
+        self.key = key
+        """As at time 0; ends in the job's seq, so that no two are equal."""
+        self.slope = slope
+        self.cpu_milli = 0
+        self.memory_bytes = 0
+        self.network_bps = 0
+        self.disk_bps = 0
+        self.devices = 0
+        """Whole devices, as a bit set."""
+        self.shares: dict[int, int] | None = None
+        """Thousandths of other devices, by device; None if it holds none."""
+
+    def share(self, devices: int, milli: int) -> None:
+        """Add fractions of devices."""
+        shares = self.shares
+        if shares is None:
+            shares = self.shares = {}
+        for device in device_indexes(devices):
+            shares[device] = shares.get(device, 0) + milli
+
+
+def claims_of(live: LiveJob, key: Key, slope: float) -> dict[int, NodeClaim]:
+    """What a job holds, by node."""
+    claims: dict[int, NodeClaim] = {}
+    roles = live.job.roles
+    for node, devices, tasks, role_index, milli, _, _ in live.placement or ():
+        claim = claims.get(node)
+        if claim is None:
+            claim = claims[node] = NodeClaim(key, slope)
+        role = roles[role_index]
+        if role.needs_host:
+            claim.cpu_milli += role.cpu_milli * tasks
+            claim.memory_bytes += role.memory_bytes * tasks
+            claim.network_bps += role.network_bps * tasks
+            claim.disk_bps += role.disk_bps * tasks
+        if milli == WHOLE:
+            claim.devices |= devices
+        else:
+            claim.share(devices, milli)
+    return claims
+
+
 class NodeYield:
     """Running sums over the holders of a node, whose keys all move along the same slope."""
 
@@ -30,47 +78,41 @@ class NodeYield:
         self.disk_bps = [0]
         self.devices = [0]
         """Whole devices, as bit sets."""
-        self.shares: list[dict[int, int]] = [{}]
+        self.shares: list[dict[int, int] | None] = [None]
         """Thousandths of devices, by device."""
 
-    def add(self, key: Key, live: LiveJob, node: int) -> None:
-        """Add the holder that is next to give back what it holds on the node."""
-        cpu_milli, memory_bytes = self.cpu_milli[-1], self.memory_bytes[-1]
-        network_bps, disk_bps = self.network_bps[-1], self.disk_bps[-1]
-        devices, shares = self.devices[-1], self.shares[-1]
-        for slot in live.placement or ():
-            if slot.node != node:
-                continue
-            held = live.job.roles[slot.role]
-            cpu_milli += held.cpu_milli * slot.tasks
-            memory_bytes += held.memory_bytes * slot.tasks
-            network_bps += held.network_bps * slot.tasks
-            disk_bps += held.disk_bps * slot.tasks
-            if slot.milli == WHOLE:
-                devices |= slot.devices
-                continue
-            shares = dict(shares)
-            for device in device_indexes(slot.devices):
-                shares[device] = shares.get(device, 0) + slot.milli
-        self.keys.append(key)
-        self.cpu_milli.append(cpu_milli)
-        self.memory_bytes.append(memory_bytes)
-        self.network_bps.append(network_bps)
-        self.disk_bps.append(disk_bps)
-        self.devices.append(devices)
-        self.shares.append(shares)
+    def add(self, claim: NodeClaim) -> None:
+        """Add the claim that is next to be given back."""
+        self.keys.append(claim.key)
+        self.cpu_milli.append(self.cpu_milli[-1] + claim.cpu_milli)
+        self.memory_bytes.append(self.memory_bytes[-1] + claim.memory_bytes)
+        self.network_bps.append(self.network_bps[-1] + claim.network_bps)
+        self.disk_bps.append(self.disk_bps[-1] + claim.disk_bps)
+        self.devices.append(self.devices[-1] | claim.devices)
+        shares = self.shares[-1]
+        self.shares.append(shares if claim.shares is None else sum_of(shares, claim.shares))
 
 
-def yields_of(node: int, holders: Iterable[tuple[LiveJob, Key, float]]) -> list[NodeYield]:
-    """The sums over the holders of a node, by slope."""
-    by_slope: dict[float, list[tuple[Key, LiveJob]]] = {}
-    for live, key, slope in holders:
-        by_slope.setdefault(slope, []).append((key, live))
+def sum_of(these: dict[int, int] | None, those: dict[int, int]) -> dict[int, int]:
+    """Thousandths of devices of two sources together."""
+    if these is None:
+        return those
+    found = dict(these)
+    for device, milli in those.items():
+        found[device] = found.get(device, 0) + milli
+    return found
+
+
+def yields_of(claims: Iterable[NodeClaim]) -> list[NodeYield]:
+    """The sums over the claims on a node, by slope."""
+    by_slope: dict[float, list[tuple[Key, NodeClaim]]] = {}
+    for claim in claims:
+        by_slope.setdefault(claim.slope, []).append((claim.key, claim))
     found = []
     for slope, entries in by_slope.items():
         entries.sort(reverse=True)
         made = NodeYield(slope)
-        for key, live in entries:
-            made.add(key, live, node)
+        for _, claim in entries:
+            made.add(claim)
         found.append(made)
     return found

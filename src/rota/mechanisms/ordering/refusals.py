@@ -10,19 +10,20 @@ from __future__ import annotations
 from rota.core.engine.draft import Draft
 from rota.core.engine.preemption_guard import OPEN
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import WHOLE, Role
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
-from rota.core.state.node_accounts import NodeAccount
 from rota.mechanisms.ordering.index import Index
 from rota.mechanisms.ordering.lanes import Lane, is_beyond, moved
-from rota.mechanisms.ordering.node_yields import Key, NodeYield
+from rota.mechanisms.ordering.needs import Need
+from rota.mechanisms.ordering.node_yields import Key, NodeYield, sum_of
 
 _NEAR = 1e-12
 """Relative difference above which rounding can't decide a comparison."""
 _MANY_SHAPES = 16
 """Shapes of jobs from which on looking at nodes costs less than attempts, which release many jobs."""
+_MOST_KEPT = 4
+"""Refusals that a lane keeps; the earliest, which spare least, are dropped first."""
 _SCATTERED = (ReasonCode.FRAGMENTED, ReasonCode.HOST_BUSY)
 
 
@@ -32,25 +33,50 @@ def is_refused(lane: Lane, key: Key, index: Index, draft: Draft, *, preempts: bo
     Either it or a job like it before it in order found none, and no node where more became available has room for a
     task; or it has a single task, and no node at all has.
     """
-    refused = lane.refused_key
     if index.drifts or len(index.lanes) < _MANY_SHAPES:
         return False
     inventory = draft.inventory
-    live = lane.head[1]
-    role = live.job.roles[0]
-    nodes = inventory.matching(role)
-    is_known = refused is not None and lane.head[0] >= refused
-    if is_known:
-        nodes &= lane.grown | inventory.grown
-        if not nodes:
-            return True
-    elif not preempts or role.count > 1 or draft.guard is not OPEN or not may_keep(live, index, draft):
+    stored, live = lane.head
+    need = need_of(lane, live)
+    nodes = need.nodes(inventory)
+    index.log_growth(inventory)
+    refused, roomless = _latest(lane.refusals, stored), _latest(lane.roomless, stored)
+    if refused < 0 and (
+        not preempts or need.role.count > 1 or draft.guard is not OPEN or not may_keep(live, index, draft)
+    ):
         return False
-    if not _any_room(nodes, key, live, index, draft, preempts=preempts and live.job.preempts):
-        if not is_known:
-            refuse(lane, None)
-        return True
-    return False
+    if inventory.locked:  # what an exclusive job leaves is not counted
+        asked = need.allowed if refused < 0 else need.allowed & index.growth.since(lane.refusals[0][1])
+        if inventory.locked & asked:
+            return False
+    if refused >= 0 or roomless >= 0:
+        nodes &= index.growth.since(max(refused, roomless))
+    if nodes and _any_room(nodes, need, key, index, draft, preempts and live.job.preempts):
+        return False
+    if refused < 0:
+        refuse(lane, index, None)
+    elif nodes:
+        _keep(lane.refusals, 1, stored, index.growth.count)
+    if nodes and roomless >= refused:
+        _keep(lane.roomless, 0, stored, index.growth.count)
+    return True
+
+
+def need_of(lane: Lane, live: LiveJob) -> Need:
+    """What a task of a lane's first job needs."""
+    role = live.job.roles[0]
+    need = lane.need
+    if need is None or (need.role is not role and need.role != role):
+        need = lane.need = Need(role)
+    return need
+
+
+def _latest(found: list[tuple[Key, int]], key: Key) -> int:
+    """When the same was last found for this key or one before it; -1 if it was not."""
+    for before, at in reversed(found):
+        if before <= key:
+            return at
+    return -1
 
 
 def may_keep(live: LiveJob, index: Index, draft: Draft) -> bool:
@@ -58,18 +84,13 @@ def may_keep(live: LiveJob, index: Index, draft: Draft) -> bool:
     return index.keeps_refusals and draft.allocator.keeps_refusal(live.job)
 
 
-def _any_room(nodes: int, key: Key, live: LiveJob, index: Index, draft: Draft, *, preempts: bool) -> bool:
-    """Whether a task of a job fits on one of the nodes once all jobs behind its key have left it."""
-    inventory = draft.inventory
-    role = live.job.roles[0]
-    allowed = 0
-    for pool in inventory.eligible(role):
-        allowed |= pool.nodes
-    nodes &= allowed
+def _any_room(nodes: int, need: Need, key: Key, index: Index, draft: Draft, preempts: bool) -> bool:
+    """Whether a task fits on one of the nodes once all jobs behind a key have left it."""
+    inventory, now_s = draft.inventory, draft.now_s
     while nodes:
         low = nodes & -nodes
         nodes ^= low
-        if _has_room(low.bit_length() - 1, role, key, index, inventory, draft.now_s, preempts):
+        if _has_room(low.bit_length() - 1, need, key, index, inventory, now_s, preempts):
             return True
     return False
 
@@ -88,26 +109,33 @@ def same_answer(lane: Lane, draft: Draft) -> Placement | Reason | None:
     return answer
 
 
-def refuse(lane: Lane, code: ReasonCode | None) -> None:
+def refuse(lane: Lane, index: Index, code: ReasonCode | None) -> None:
     """Record that the first job of a lane found no devices, and why where their number would suffice."""
-    lane.refused_key = lane.head[0]
     lane.refused_code = code
-    lane.grown = 0
+    lane.refusals.clear()
+    lane.refusals.append((lane.head[0], index.walk_from))
+
+
+def _keep(found: list[tuple[Key, int]], first: int, key: Key, at: int) -> None:
+    """Record that no room was found with a key; what was found for later keys, from `first` on, is superfluous then."""
+    while len(found) > first and found[-1][0] >= key:
+        found.pop()
+    found.append((key, at))
+    if len(found) > _MOST_KEPT:
+        del found[first]
 
 
 def _has_room(
-    node: int, role: Role, key: Key, index: Index, inventory: Inventory, now_s: float, preempts: bool
+    node: int, need: Need, key: Key, index: Index, inventory: Inventory, now_s: float, preempts: bool
 ) -> bool:
     """Whether a task fits on a node once all jobs behind a key have left it."""
     account = inventory.nodes[node]
     if account.locked:
         return True
-    if not account.usable or role.device_milli > account.node.devices * WHOLE:
+    if not account.usable:
         return False
-    cpu_milli, memory_bytes = account.cpu_milli, account.memory_bytes
-    network_bps, disk_bps = account.network_bps, account.disk_bps
-    free_mask = account.free_mask
-    shares: dict[int, int] = {}
+    cpu_milli = memory_bytes = network_bps = disk_bps = devices = 0
+    shares: dict[int, int] | None = None
     if preempts:
         for given in index.holders.yields(node):
             count = _count_behind(given, now_s, key)
@@ -117,22 +145,11 @@ def _has_room(
             memory_bytes += given.memory_bytes[count]
             network_bps += given.network_bps[count]
             disk_bps += given.disk_bps[count]
-            free_mask |= given.devices[count]
+            devices |= given.devices[count]
             back = given.shares[count]
-            shares = back if not shares else _sum(shares, back)
-    if (
-        cpu_milli < role.cpu_milli
-        or memory_bytes < role.memory_bytes
-        or network_bps < role.network_bps
-        or disk_bps < role.disk_bps
-    ):
-        return False
-    return _has_devices(account, free_mask, shares, role.device_milli)
-
-
-def _sum(these: dict[int, int], those: dict[int, int]) -> dict[int, int]:
-    """Thousandths of devices of two sources together."""
-    return {device: these.get(device, 0) + those.get(device, 0) for device in {**these, **those}}
+            if back is not None:
+                shares = sum_of(shares, back)
+    return need.is_met(account, cpu_milli, memory_bytes, network_bps, disk_bps, devices, shares)
 
 
 def _count_behind(given: NodeYield, now_s: float, key: Key) -> int:
@@ -159,19 +176,3 @@ def _is_behind(stored: Key, slope: float, now_s: float, key: Key) -> bool:
     if abs(apart) > _NEAR * (abs(stored[0]) + abs(slope) * now_s):
         return apart > 0
     return is_beyond(moved(stored, slope, now_s), slope, now_s, key)
-
-
-def _has_devices(account: NodeAccount, free_mask: int, shares: dict[int, int], need_milli: int) -> bool:
-    """Whether a node has the devices of a task; `shares` is what fractional holders would give back by device."""
-    if not need_milli:
-        return True
-    whole = free_mask.bit_count()
-    if need_milli <= whole * WHOLE:
-        return True
-    for device, (milli, _) in account.shares.items():
-        left = milli + shares.get(device, 0)
-        if left >= WHOLE:
-            whole += 1
-        elif left >= need_milli:
-            return True
-    return need_milli <= whole * WHOLE

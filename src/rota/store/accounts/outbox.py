@@ -27,10 +27,14 @@ class OutboxRecords:
         self._engine = engine
 
     def due(self, now_s: float, limit: int) -> list[Row[Any]]:
-        """Return messages to be sent now, oldest first."""
-        wanted = select(outbox).where(outbox.c.state == WAITING, outbox.c.due_s <= now_s)
+        """Return messages to be sent now: the oldest of each owner before the second oldest of any."""
+        place = func.row_number().over(partition_by=outbox.c.owner, order_by=outbox.c.n).label("place")
+        waiting = (
+            select(outbox.c.n, place).where(outbox.c.state == WAITING, outbox.c.due_s <= now_s).subquery("waiting")
+        )
+        wanted = select(outbox).join(waiting, outbox.c.n == waiting.c.n).order_by(waiting.c.place, outbox.c.n)
         with self._engine.connect() as connection:
-            return list(connection.execute(wanted.order_by(outbox.c.n).limit(limit)).all())
+            return list(connection.execute(wanted.limit(limit)).all())
 
     def next_due_s(self) -> float | None:
         """Return when the next message is to be sent; None if none waits."""

@@ -89,19 +89,19 @@ class Residency:
         self._attempt_of = attempt_of
         self._make_room = make_room
         self._waiting: dict[JobId, tuple[set[JobId], Callable[[], None]]] = {}
-        self._deferred: list[Callable[[], None]] | None = []
+        self._deferred: dict[JobId, Callable[[], None]] | None = {}
         """What waits until all jobs were found after a start of the manager; None once they were."""
 
     def settle(self) -> None:
         """All jobs were found: let come what waited for that."""
-        deferred, self._deferred = self._deferred or [], None
-        for start in deferred:
+        deferred, self._deferred = self._deferred or {}, None
+        for start in deferred.values():
             start()
 
     def come(self, job_id: JobId, placement: Placement, need_bytes: int | None, come: Callable[[], None]) -> None:
         """Let a job come to its devices, once jobs that are suspended there have made room."""
         if self._deferred is not None:
-            self._deferred.append(lambda: self.come(job_id, placement, need_bytes, come))
+            self._deferred[job_id] = lambda: self.come(job_id, placement, need_bytes, come)
             return
         devices = [index for slot in placement for index in device_indexes(slot.devices)]
         residents = self._residents(job_id, set(devices))
@@ -119,12 +119,19 @@ class Residency:
         return any(job_id in leaving for leaving, _ in self._waiting.values())
 
     def left(self, job_id: JobId) -> None:
-        """Take note that a job has left GPU memory, or ended; let come what waited for it."""
+        """Take note that a job has left GPU memory; let come what waited for it."""
         for each, (leaving, come) in list(self._waiting.items()):
             leaving.discard(job_id)
-            if not leaving:
+            if not leaving and each in self._waiting:
                 del self._waiting[each]
                 come()
+
+    def ended(self, job_id: JobId) -> None:
+        """Take note that a job has ended; nor does it come any more, if it waited to."""
+        self._waiting.pop(job_id, None)
+        if self._deferred is not None:
+            self._deferred.pop(job_id, None)
+        self.left(job_id)
 
     def come_now(self, job_id: JobId) -> None:
         """Let a job come at once, if it waits: it is to be stopped."""

@@ -163,7 +163,7 @@ class SuspendingAttempts:
             was_held, coming = self._held.pop(event.job_id, None) is not None, self._coming.get(event.job_id)
             is_on_disk = self._disk.has_taken(event.job_id)
             self._forget(event.job_id)
-            self._residency.left(event.job_id)
+            self._residency.ended(event.job_id)
             if is_on_disk:
                 self._offers.tell_memory()
                 if coming is not None:  # its turn came too late to keep it in memory
@@ -189,6 +189,8 @@ class SuspendingAttempts:
         elif folder.is_symlink():  # after a restart of the manager: it was about to go on
             before = placement_before(folder, self._nodes) or order.placement
             self._inner.find(replace(order, placement=before))
+            if self._inner.attempt(job_id) is None:  # it has ended meanwhile, and its end is reported
+                return
             self._gpu_bytes[job_id] = self._bytes_of(job_id)
         else:
             if folder.exists():
@@ -204,8 +206,7 @@ class SuspendingAttempts:
         leaves = stopping in _LEAVES and is_suspendable(self._home, order)
         self._inner.find(order, None if leaves else stopping)
         job_id, attempt = order.job.id, self._inner.attempt(order.job.id)
-        waits = attempt is not None and attempt.tasks[0].is_on_host  # for its turn
-        if leaves or waits:
+        if attempt is not None and (leaves or attempt.tasks[0].is_on_host):  # the latter waits for its turn
             self._gpu_bytes[job_id] = max(self._bytes_of(job_id), 1)
             (self.memory.book if leaves else self.memory.hold)(job_id, self._gpu_bytes[job_id])
 

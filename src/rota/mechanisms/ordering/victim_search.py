@@ -1,0 +1,219 @@
+"""The fewest jobs, the last in order first, that have to leave so that another fits.
+
+Whether it fits is decided by an offer, for which all of them have to be released. For a job of a single task a cheaper
+look at the nodes that they leave says first where an offer would be in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from rota.core.engine.draft import Draft
+from rota.core.messages.reasons import Reason
+from rota.core.model.placement import Placement
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.core.state.node_accounts import NodeAccount
+from rota.mechanisms.ordering.lanes import Entry, Holders
+from rota.mechanisms.ordering.needs import Need
+from rota.mechanisms.ordering.node_yields import NodeClaim, sum_of
+
+
+class NodeSum:
+    """What several jobs would give back of one node, added up one after the other."""
+
+    __slots__ = ("cpu_milli", "devices", "disk_bps", "memory_bytes", "network_bps", "shares")
+
+    def __init__(self) -> None:
+        self.cpu_milli = 0
+        self.memory_bytes = 0
+        self.network_bps = 0
+        self.disk_bps = 0
+        self.devices = 0
+        self.shares: dict[int, int] | None = None
+
+    def add(self, claim: NodeClaim) -> None:
+        """Add what one job holds."""
+        self.cpu_milli += claim.cpu_milli
+        self.memory_bytes += claim.memory_bytes
+        self.network_bps += claim.network_bps
+        self.disk_bps += claim.disk_bps
+        self.devices |= claim.devices
+        if claim.shares is not None:
+            self.shares = sum_of(self.shares, claim.shares)
+
+    def has_room(self, need: Need, account: NodeAccount) -> bool:
+        """Whether a task fits on the node once all of that is given back, or an exclusive job keeps that from view."""
+        if account.locked:
+            return True
+        return account.usable and need.is_met(
+            account,
+            self.cpu_milli,
+            self.memory_bytes,
+            self.network_bps,
+            self.disk_bps,
+            self.devices,
+            self.shares,
+        )
+
+
+class RoomCheck:
+    """Whether the holders that were named so far would leave room for a task on one of their nodes."""
+
+    __slots__ = ("_holders", "_inventory", "_need", "_sums")
+
+    def __init__(self, need: Need, holders: Holders, inventory: Inventory) -> None:
+        self._need = need
+        self._holders = holders
+        self._inventory = inventory
+        self._sums: dict[int, NodeSum] = {}
+
+    def add(self, holder: LiveJob) -> bool:
+        """Name another holder, which has not been released yet; return whether one of its nodes would have room."""
+        found = False
+        for node, claim in self._holders.claims(holder).items():
+            left = self._sums.get(node)
+            if left is None:
+                left = self._sums[node] = NodeSum()
+            left.add(claim)
+            found = found or left.has_room(self._need, self._inventory.nodes[node])
+        return found
+
+
+class VictimSearch:
+    """One search. What fits on free devices must also fit on more of them."""
+
+    __slots__ = ("_behind", "_draft", "_live", "_released", "_room", "placement", "victims")
+
+    def __init__(self, draft: Draft, live: LiveJob, behind: Iterator[Entry], room: RoomCheck | None) -> None:
+        self._draft = draft
+        self._live = live
+        self._behind = behind
+        """The jobs that may have to leave, the last in order first."""
+        self._room = room
+        self._released = 0
+        """How many of the victims have been released."""
+        self.victims: list[Entry] = []
+        """The jobs that have to leave."""
+        self.placement: Placement = ()
+
+    def run(self, missing: int) -> bool:
+        """Release jobs until the job fits, which lacks so many thousandths; change nothing if it never does."""
+        if not self._name(missing):
+            return False
+        trial = self._draft.trial()
+        is_found = (self._leave_room(self.victims) and self._fits_now()) or self._find_more()
+        if not is_found:
+            self._draft.take_back(trial)
+        return is_found
+
+    def _name(self, missing: int) -> bool:
+        """Name as many victims as give back the devices that are missing; return whether there are as many."""
+        shortage, inventory = self._draft.allocator.shortage, self._draft.inventory
+        while missing > 0:
+            victim = next(self._behind, None)
+            if victim is None:
+                return False
+            self.victims.append(victim)
+            missing -= shortage.freed_by(victim[1], self._live, inventory)
+        return True
+
+    def _leave_room(self, entries: list[Entry]) -> bool:
+        """Whether jobs may leave room for the task, as far as the nodes tell; they count as named from now on."""
+        room = self._room
+        if room is None:
+            return True
+        found = False
+        for entry in entries:
+            found = room.add(entry[1]) or found
+        return found
+
+    def _find_more(self) -> bool:
+        """Release further jobs, the last first, until the job fits.
+
+        Twice as many jobs are named at each attempt, or one by one where tenants have guarantees; of the last attempt
+        as few as needed are found by halving: the same jobs as one by one.
+        """
+        doubles = not self._draft.allocator.has_guarantees
+        step = 1
+        while True:
+            taken = list(islice(self._behind, step))
+            if not taken:
+                return False
+            too_few = self._certainly_too_few(taken)
+            if too_few < len(taken) and self._fits_among(taken, too_few):
+                return True
+            self.victims += taken
+            if doubles:
+                step *= 2
+
+    def _certainly_too_few(self, taken: list[Entry]) -> int:
+        """How many further victims leave no room: the job can fit only after one of its nodes got room for it."""
+        room = self._room
+        if room is not None:
+            for count, entry in enumerate(taken):
+                if room.add(entry[1]):
+                    for more in taken[count + 1 :]:
+                        room.add(more[1])
+                    return count
+            return len(taken)
+        return 0
+
+    def _fits_among(self, taken: list[Entry], too_few: int) -> bool:
+        """Find the fewest further victims, more than `too_few`, so that the job fits; release all if it never does."""
+        draft = self._draft
+        self._release_named()
+        mark = draft.mark()
+        enough = len(taken)
+        if self._room is not None:
+            if self._fits_after(taken, too_few + 1, mark):
+                for _, other in taken[too_few + 1 :]:
+                    draft.touch(other)  # decisions come in the order in which jobs were named
+                self.victims += taken[: too_few + 1]
+                return True
+            too_few += 1
+        if too_few == enough or not self._fits_after(taken, enough, mark):
+            self._released += enough
+            return False
+        placement = self.placement
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            if self._fits_after(taken, middle, mark):
+                enough, placement = middle, self.placement
+            else:
+                too_few = middle
+        self._release_only(taken, enough, mark)
+        self.placement = placement
+        self.victims += taken[:enough]
+        return True
+
+    def _fits_after(self, taken: list[Entry], count: int, mark: int) -> bool:
+        """Release only the first of some jobs; return whether the job fits then."""
+        self._release_only(taken, count, mark)
+        return self._is_offered()
+
+    def _release_only(self, taken: list[Entry], count: int, mark: int) -> None:
+        draft = self._draft
+        draft.undo(mark)
+        for _, yielding in taken[:count]:
+            draft.release(yielding)
+
+    def _fits_now(self) -> bool:
+        """Whether the job fits once all victims are released."""
+        self._release_named()
+        return self._is_offered()
+
+    def _release_named(self) -> None:
+        """Release the victims that have not been released yet."""
+        for _, yielding in self.victims[self._released :]:
+            self._draft.release(yielding)
+        self._released = len(self.victims)
+
+    def _is_offered(self) -> bool:
+        """Whether the job fits on what is free now."""
+        answer = self._draft.offer(self._live)
+        if isinstance(answer, Reason):
+            return False
+        self.placement = answer
+        return True
