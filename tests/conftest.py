@@ -23,18 +23,21 @@ settings.load_profile("rota")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to test compiled modules whose sources have changed since; collection of tests makes no garbage."""
-    gc.disable()
+    """Refuse to test compiled modules whose sources have changed since."""
     stale = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "compile.py"))["stale"]()
     if stale:
         raise pytest.UsageError(f"{', '.join(stale)}: compiled before the last edit; `make compile` or `make pure`")
 
 
-def pytest_collection_finish() -> None:
-    """Garbage is collected again, but not looked for among ten thousand tests and the modules of all."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage while tests are collected, nor among all of them and their modules later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -127,6 +127,10 @@ def test_events_are_counted_once_though_the_manager_is_killed_right_after_them(t
     assert len(told.hooks("tokens")) == 1
 
 
+@pytest.mark.attack(
+    "silences the alerts of the admins, or reads those about other tenants",
+    stopped_by="only admins act on alerts; others see what has the label of one of their tenants",
+)
 def test_alerts_are_silenced_and_acknowledged_by_admins_only(told: Told) -> None:
     client = told.manager.client
     made = client.silence_alerts("waits", 'tenant="nlp"', for_s=3600.0, why="maintenance")

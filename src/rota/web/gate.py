@@ -118,6 +118,8 @@ class Gate:
                 if is_socket and not visitor.is_known()
                 else None
             )
+        if scope["type"] == "websocket":
+            return self._socket_refusal(path, origin, visitor)
         if not _is_page(path):
             return JSONResponse({"error": "no such page"}, status_code=404)
         if scope["method"] not in ("GET", "HEAD"):
@@ -125,6 +127,14 @@ class Gate:
         if visitor.is_known():
             return None
         return RedirectResponse("/login" if path == "/" else f"/login?next={quote(path, safe='')}", status_code=303)
+
+    def _socket_refusal(self, path: str, origin: str | None, visitor: Visitor) -> Response | None:
+        """Return the refusal of a socket beside the pages' own: sessions in tasks, for this site's pages only."""
+        if not (path.startswith("/jobs/") and path.endswith("/session")):
+            return JSONResponse({"error": "no such page"}, status_code=404)
+        if origin is None or not visitor.is_known():
+            return JSONResponse({"error": "not logged in"}, status_code=401)
+        return None
 
     async def _pages(self) -> Asgi:
         async with self._loading:

@@ -40,6 +40,7 @@ from rota.web.pages import (
     whatif,
 )
 from rota.web.parts.files import add_file_route
+from rota.web.parts.terminal import add_session_route
 from rota.web.sweeps import listing as sweeps
 from rota.web.sweeps import page as sweep
 
@@ -79,6 +80,7 @@ async def open_site(service: Service) -> Asgi:
     for path, title, build in PAGES:
         _add(path, title, build, context, bound)
     add_file_route(nicegui_app, service)
+    add_session_route(nicegui_app, service)
     nicegui_app.add_static_files("/_rota", STATIC, max_cache_age=3600)
     site = FastAPI(openapi_url=None)
     ui.run_with(

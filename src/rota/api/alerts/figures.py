@@ -64,7 +64,7 @@ def folder_metrics(parts: Service) -> Iterator[Metric]:
         pass
     yield free
     age = GaugeMetricFamily("rota_backup_age_seconds", "Time since the last `rota backup`, or since there is a folder.")
-    if parts.records.is_near and (age_s := backup_age_s(parts.home)) is not None:
+    if parts.accounts is not None and parts.records.is_near and (age_s := backup_age_s(parts.home)) is not None:
         age.add_metric([], age_s)
     yield age
 

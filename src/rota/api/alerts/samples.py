@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 from rota.api.metrics import collector
@@ -23,7 +24,7 @@ async def read_samples(parts: Service, names: frozenset[str]) -> Samples:
     if names & SCRAPED.keys():
         for family in (await collector(parts)).collect():
             for sample in family.samples:
-                if sample.name in names:
+                if sample.name in names and math.isfinite(sample.value):
                     found[sample.name].append((tuple(sorted(sample.labels.items())), float(sample.value)))
     if names & SINGLE.keys():
         await parts.control.at_rest()

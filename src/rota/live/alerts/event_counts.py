@@ -17,6 +17,8 @@ from rota.files.alerts.settings import AlertRule
 Json = dict[str, Any]
 MOST_GROUPS = 1000
 """Sets of labels of one rule that are counted at a time; the oldest make way."""
+MOST_COUNTED = 100
+"""Events of one set of labels that are kept, unless a rule asks for more."""
 _BY_END = {"succeeded": "job-succeeded", "failed": "job-failed"}
 _BY_EVENT = {
     "started": "job-started",
@@ -111,7 +113,7 @@ class EventCounts:
                 kept = tuple(pair for pair in happening.labels if pair[0] in rule.labels)
                 groups = self.moments.setdefault(rule.name, {})
                 times = groups.pop(kept, [])
-                groups[kept] = [*times[-max(rule.count, 1000) + 1 :], happening.at_s]
+                groups[kept] = [*times[-max(rule.count, MOST_COUNTED) + 1 :], happening.at_s]
                 if len(groups) > MOST_GROUPS:
                     del groups[next(iter(groups))]
 

@@ -37,6 +37,7 @@ from rota.web.parts.job_pages import JobPages
 from rota.web.parts.log import LogView
 from rota.web.parts.map import ClusterMap
 from rota.web.parts.meters import Meters
+from rota.web.parts.terminal import TerminalCard
 from rota.web.parts.timeline import show_timeline
 from rota.web.topology import OTHER, holders_of, tree
 
@@ -95,6 +96,7 @@ class JobPage:
             if context.service.gpus is not None:
                 with card("GPUs", "utilisation, memory, power and energy", wide=True):
                     self._gpus = JobGpus()
+            self._terminal = TerminalCard(self._id) if is_own and context.service.end_now is not None else None
             with card("Output", wide=True):
                 with html.div().classes("filters"):
                     self._task = ui.select({0: "Task 0"}, value=0, on_change=self._watch)
@@ -151,6 +153,8 @@ class JobPage:
         await self._show_progress()
         if self._gpus is not None and self._context.service.gpus is not None:
             self._gpus.show(self._context.service.gpus.job_report(self._id))
+        if self._terminal is not None:
+            self._terminal.show(row)
         if self._pages is not None:
             await self._pages.show(row)
         if row.version != self._version:
