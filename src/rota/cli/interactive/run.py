@@ -12,7 +12,7 @@ from rota.cli.interactive import terminal_mode
 from rota.cli.interactive.loop import SessionLoop, SessionPlan
 from rota.cli.jobs.show import JobArgument
 from rota.cli.jobs.submit import VolumeOption
-from rota.cli.manager.connect import ServerOption, client_for
+from rota.cli.manager.connect import ServerOption, TenantOption, client_for
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 from rota.sdk.client import Client
@@ -42,7 +42,7 @@ def run(
     memory: Annotated[str | None, typer.Option(help="Memory per task, e.g. 16Gi.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in.")] = None,
     volume: VolumeOption = None,
-    tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
+    tenant: TenantOption = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
