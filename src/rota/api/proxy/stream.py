@@ -26,6 +26,8 @@ CHUNK = 65536
 PIECE = 32768
 MOST_UNCONFIRMED = 192 << 10
 """What may be on its way to the job before it has taken it: with one more piece, less than the session host holds."""
+STALLED_S = 120.0
+"""How long what is sent may wait for the job to take some of it."""
 CONFIRM_EVERY = 64 << 10
 """The session host sends no more than 512 KiB that were not confirmed."""
 
@@ -90,11 +92,16 @@ class JobStream:
             self._is_over = True
 
     async def write(self, sent: bytes) -> None:
-        """Send bytes, and wait while the other end takes no more."""
+        """Send bytes, and wait while the other end takes no more; raises `NoConnection` if that is for long."""
         for at in range(0, len(sent), PIECE):
             while self._sent - self._taken >= MOST_UNCONFIRMED:
                 self._has_room.clear()
-                await self._has_room.wait()  # what is read meanwhile tells
+                try:
+                    await asyncio.wait_for(self._has_room.wait(), STALLED_S)  # what is read meanwhile tells
+                except TimeoutError:
+                    self.why = f"it took nothing of what was sent to it for {STALLED_S:g} s"
+                    self.abort()
+                    raise NoConnection(self.why) from None
             piece = sent[at : at + PIECE]
             self._sent += len(piece)
             self._writer.write(pack(INPUT, piece))
@@ -126,3 +133,8 @@ class JobStream:
         """Close it."""
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.close()
+
+    def abort(self) -> None:
+        """Close it at once, whatever is still to be sent."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._writer.transport.abort()
