@@ -245,6 +245,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="ssh-config",
+        target="rota.cli.interactive.ssh:ssh_config",
+        summary="Reach jobs with ssh, scp and editors.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="ssh-proxy",
+        target="rota.cli.interactive.ssh:ssh_proxy",
+        summary="Carry one SSH connection to a job.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="notebook",
         target="rota.cli.interactive.notebook:notebook",
         summary="Start JupyterLab as a job, behind the manager's login.",
