@@ -274,12 +274,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
         summary="Search over the parameters of a training, as jobs.",
         group=CommandGroup.JOBS,
     ),
-    CommandEntry(
-        name="ps",
-        target="rota.cli.jobs.ps:ps",
-        summary="List jobs.",
-        group=CommandGroup.JOBS,
-    ),
+    CommandEntry(name="ps", target="rota.cli.jobs.ps:ps", summary="List jobs.", group=CommandGroup.JOBS),
     CommandEntry(
         name="show",
         target="rota.cli.jobs.show:show",

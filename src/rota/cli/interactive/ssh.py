@@ -130,7 +130,7 @@ def _open(client: Client, job_id: str, rank: int, keys: list[str]) -> ClientSock
 
 
 class SshCarried(Carried):
-    """An SSH connection and its session, which begins with a line that says who answers."""
+    """An SSH connection and its session, which begins with a line that names the server."""
 
     def __init__(self, local: StandardStreams, session: ClientSocket, greeted: Callable[[str, str], None]) -> None:
         super().__init__(local, session)

@@ -99,7 +99,7 @@ printf '%s' '{_ENTER}' | sed "s/@PID@/$$/" >"$new" && exec 5<"$new" && rm "$new"
 "$sshd" -i -e -f "/proc/$$/fd/6"
 exit $?
 """
-"""Its arguments are the public keys that may log in; without one it only says who it is."""
+"""Its arguments are the public keys that may log in; without one it only names the user and the key of the host."""
 
 
 def server_words(keys: list[str]) -> list[str]:
