@@ -96,11 +96,11 @@ class ForwardedRequest:
             while isinstance(event, h11.InformationalResponse):
                 event = await self._next(connection)
             if not isinstance(event, h11.Response):
-                raise h11.RemoteProtocolError("no answer")
+                raise h11.RemoteProtocolError("it answered nothing")
         except h11.RemoteProtocolError as error:
             if connection.is_reused and self._method in _REPEATABLE:
                 return False
-            raise _failure(connection, error) from None
+            raise await _failure(connection, error) from None
         headers = to_browser(list(event.headers), direct=direct)
         self.has_begun = True
         await self._send({"type": "http.response.start", "status": event.status_code, "headers": headers})
@@ -113,7 +113,7 @@ class ForwardedRequest:
                 return True
 
 
-def _failure(connection: JobConnection, error: Exception) -> Exception:
-    if connection.stream.why:
-        return NoConnection(connection.stream.why)
-    return BadAnswer("it closed the connection without an answer" if "no answer" in str(error) else str(error))
+async def _failure(connection: JobConnection, error: Exception) -> Exception:
+    if why := await connection.stream.why_it_ended():
+        return NoConnection(why)
+    return BadAnswer("it closed the connection without an answer" if connection.stream.is_over else str(error))

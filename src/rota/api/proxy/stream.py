@@ -28,6 +28,7 @@ MOST_UNCONFIRMED = 192 << 10
 """What may be on its way to the job before it has taken it: with one more piece, less than the session host holds."""
 CONFIRM_EVERY = 64 << 10
 """The session host sends no more than 512 KiB that were not confirmed."""
+REASON_S = 2.0
 
 
 class NoConnection(Unavailable):
@@ -44,9 +45,9 @@ class JobStream:
         self._passed_on = self._told = 0
         self._sent = self._taken = 0
         self._has_room = asyncio.Event()
-        self._is_over = False
+        self._is_over = self._has_ended = False
         self.why = ""
-        """What the other end said about why it ended."""
+        """What the other end said about why it ended, as far as it was heard."""
 
     @classmethod
     async def open(cls, folder: Path, order: dict[str, object]) -> JobStream:
@@ -61,14 +62,7 @@ class JobStream:
     async def read(self) -> bytes:
         """Return some bytes; nothing at the end."""
         while not self._held and not self._is_over:
-            try:
-                received = await self._reader.read(CHUNK)
-            except OSError:
-                received = b""
-            if not received:
-                self._is_over = True
-            for kind, payload in self._frames.feed(received):
-                self._hear(kind, payload)
+            await self._receive()
         found = bytes(self._held)
         self._held.clear()
         self._passed_on += len(found)
@@ -76,6 +70,29 @@ class JobStream:
             self._told = self._passed_on
             self._writer.write(pack(RECEIVED, str(self._told).encode()))
         return found
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the other end says nothing more."""
+        return self._is_over
+
+    async def why_it_ended(self) -> str:
+        """Return what the other end says about why it ended; its output may end a moment before it says so."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REASON_S):
+                while not self.why and not self._has_ended and not self._passed_on:
+                    await self._receive()
+        return self.why
+
+    async def _receive(self) -> None:
+        try:
+            received = await self._reader.read(CHUNK)
+        except OSError:
+            received = b""
+        if not received:
+            self._is_over = self._has_ended = True
+        for kind, payload in self._frames.feed(received):
+            self._hear(kind, payload)
 
     def _hear(self, kind: bytes, payload: bytes) -> None:
         if kind == OUTPUT:
@@ -88,6 +105,7 @@ class JobStream:
             self._has_room.set()
         elif kind in (EXIT, END_OF_OUTPUT):
             self._is_over = True
+            self._has_ended = self._has_ended or kind == EXIT
 
     async def write(self, sent: bytes) -> None:
         """Send bytes, and wait while the other end takes no more."""
