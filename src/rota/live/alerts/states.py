@@ -152,7 +152,7 @@ class AlertRoom:
         self._most = None
 
     def has_too_many(self, labels: Labels) -> tuple[str, str] | None:
-        """Return who has at least two more than the one whom these labels are about; None if no one has."""
+        """Return the user with at least two more than the user of these labels; None if there is none."""
         if self._most is None:
             owner = max(self._counts, key=lambda each: (self._counts[each], each))
             self._most = owner, self._counts[owner]

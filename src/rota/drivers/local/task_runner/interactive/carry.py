@@ -34,8 +34,8 @@ _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 def carry(port: int, *, own: bool = False) -> int:
     """Connect to a port and copy until both directions have ended; return the exit status.
 
-    `own`: only if what listens there belongs to this user or to root. Loopback is shared by all users of a machine, and
-    whoever takes a port that a job has left, or was expected to take, would answer in the job's name.
+    `own`: only if what listens there belongs to this user or to root. Loopback is shared by all users of a machine: a
+    process that takes a port which a job has left, or was expected to take, would answer in the job's name.
     """
     remote = _connect(port)
     if remote is None:
