@@ -245,6 +245,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="ssh-config",
+        target="rota.cli.interactive.ssh:ssh_config",
+        summary="Reach jobs with ssh, scp and editors.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="ssh-proxy",
+        target="rota.cli.interactive.ssh:ssh_proxy",
+        summary="Carry one SSH connection to a job.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="notebook",
         target="rota.cli.interactive.notebook:notebook",
         summary="Start JupyterLab as a job, behind the manager's login.",
@@ -262,12 +274,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
         summary="Search over the parameters of a training, as jobs.",
         group=CommandGroup.JOBS,
     ),
-    CommandEntry(
-        name="ps",
-        target="rota.cli.jobs.ps:ps",
-        summary="List jobs.",
-        group=CommandGroup.JOBS,
-    ),
+    CommandEntry(name="ps", target="rota.cli.jobs.ps:ps", summary="List jobs.", group=CommandGroup.JOBS),
     CommandEntry(
         name="show",
         target="rota.cli.jobs.show:show",
