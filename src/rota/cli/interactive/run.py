@@ -45,6 +45,9 @@ def run(
     tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
+    idle: Annotated[
+        str | None, typer.Option(help="End it when nothing was typed or written for so long.", metavar="TIME")
+    ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
     env_from_shell: Annotated[
@@ -67,17 +70,26 @@ def run(
 
       rota run --gpus 1 --image pytorch/pytorch:2.5.1 --volume /data:/data:ro -- bash
 
+      rota run --gpus 1 --idle 2h -- bash
+
       cat data.txt | rota run -- sort | head
     """
     has_tty = terminal_mode.is_terminal() if tty is None else tty
     if has_tty and not detach and not terminal_mode.is_terminal():
         raise RotaError("--tty needs a terminal; leave it out, and its input and output are pipes")
+    if idle is not None and not has_tty:
+        raise RotaError("--idle is for terminals; leave it out, or give it one with --tty")
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     job: Json = {"name": name, "workers": workers, "tenant": tenant, "priority": priority, "time_limit": time_limit}
     job |= {"resources": {key: value for key, value in needs.items() if value is not None} or None}
     job |= {"image": image, "volumes": volume or None}
     job = {key: value for key, value in job.items() if value is not None}
-    job |= {"run": what, "interactive": {"tty": has_tty}, "max_restarts": 0, "workdir": os.getcwd()}
+    job |= {
+        "run": what,
+        "interactive": {"tty": has_tty} | ({} if idle is None else {"idle": idle}),
+        "max_restarts": 0,
+        "workdir": os.getcwd(),
+    }
     job["env"] = _variables(env or [], secret or [], has_tty=has_tty)
     client = manager_for(server)
     from rota.sdk.shell_env import shell_variables
