@@ -48,7 +48,7 @@ def test_idle_job_ends_while_no_manager_runs_and_is_not_tried_again(manager: Man
     eventually(lambda: not manager.task_processes())
     manager.start()
 
-    job = eventually(lambda: found if (found := manager.client.job(job_id))["state"] == "failed" else None)
+    job = manager.wait(job_id, "failed")
 
     assert (job["failure"], job["attempt"]) == ("idle", 1)
 

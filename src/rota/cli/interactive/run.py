@@ -74,11 +74,7 @@ def run(
 
       cat data.txt | rota run -- sort | head
     """
-    has_tty = terminal_mode.is_terminal() if tty is None else tty
-    if has_tty and not detach and not terminal_mode.is_terminal():
-        raise RotaError("--tty needs a terminal; leave it out, and its input and output are pipes")
-    if idle is not None and not has_tty:
-        raise RotaError("--idle is for terminals; leave it out, or give it one with --tty")
+    has_tty = _has_tty(tty, idle, detach=detach)
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     job: Json = {"name": name, "workers": workers, "tenant": tenant, "priority": priority, "time_limit": time_limit}
     job |= {"resources": {key: value for key, value in needs.items() if value is not None} or None}
@@ -102,6 +98,15 @@ def run(
         return 0
     plan = SessionPlan(job_id=job_id, tty=has_tty, since=0, is_own=True)
     return SessionLoop(lambda: manager_for(server), plan).run()
+
+
+def _has_tty(tty: bool | None, idle: str | None, *, detach: bool) -> bool:
+    found = terminal_mode.is_terminal() if tty is None else tty
+    if found and not detach and not terminal_mode.is_terminal():
+        raise RotaError("--tty needs a terminal; leave it out, and its input and output are pipes")
+    if idle is not None and not found:
+        raise RotaError("--idle is for terminals; leave it out, or give it one with --tty")
+    return found
 
 
 def _variables(env: list[str], secret: list[str], *, has_tty: bool) -> Json:
