@@ -9,15 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from rota.cli.interactive.page_jobs import NOTEBOOK, TENSORBOARD, WATCH_IDLE, await_page
-from rota.cli.interactive.run import manager_for
+from rota.cli.interactive.run import EnvFromShell, manager_for
 from rota.cli.manager.connect import ServerOption
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 Json = dict[str, Any]
-EnvFromShell = Annotated[
-    str, typer.Option(help="This shell's variables for it: default, all, none, or names.", metavar="WHICH")
-]
 
 
 def notebook(

@@ -18,6 +18,12 @@ from rota.core.errors import RotaError
 from rota.sdk.client import Client
 
 Json = dict[str, Any]
+IdleOption = Annotated[
+    str | None, typer.Option(help="End it when nothing was typed or written for so long.", metavar="TIME")
+]
+EnvFromShell = Annotated[
+    str, typer.Option(help="This shell's variables for it: default, all, none, or names.", metavar="WHICH")
+]
 TtyOption = Annotated[
     bool | None,
     typer.Option("--tty/--no-tty", "-t/-T", help="A terminal for it, or pipes; by default as this one is."),
@@ -45,14 +51,10 @@ def run(
     tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
-    idle: Annotated[
-        str | None, typer.Option(help="End it when nothing was typed or written for so long.", metavar="TIME")
-    ] = None,
+    idle: IdleOption = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
-    env_from_shell: Annotated[
-        str, typer.Option(help="This shell's variables for it: default, all, none, or names.", metavar="WHICH")
-    ] = "default",
+    env_from_shell: EnvFromShell = "default",
     tty: TtyOption = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Print its id and leave it; see rota attach.")] = False,
     server: ServerOption = None,
@@ -80,12 +82,8 @@ def run(
     job |= {"resources": {key: value for key, value in needs.items() if value is not None} or None}
     job |= {"image": image, "volumes": volume or None}
     job = {key: value for key, value in job.items() if value is not None}
-    job |= {
-        "run": what,
-        "interactive": {"tty": has_tty} | ({} if idle is None else {"idle": idle}),
-        "max_restarts": 0,
-        "workdir": os.getcwd(),
-    }
+    interactive = {"tty": has_tty} if idle is None else {"tty": has_tty, "idle": idle}
+    job |= {"run": what, "interactive": interactive, "max_restarts": 0, "workdir": os.getcwd()}
     job["env"] = _variables(env or [], secret or [], has_tty=has_tty)
     client = manager_for(server)
     from rota.sdk.shell_env import shell_variables
