@@ -143,6 +143,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.RUN,
     ),
     CommandEntry(
+        name="reservations",
+        target="rota.cli.accounts.reservations:app",
+        summary="List the reservations of nodes, make or cancel them.",
+        group=CommandGroup.RUN,
+    ),
+    CommandEntry(
         name="tenants",
         target="rota.cli.manager.tenants:app",
         summary="List the tenants and their jobs, or change their guarantees.",
