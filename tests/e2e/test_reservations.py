@@ -100,6 +100,9 @@ def test_a_reservation_ends_by_itself_also_while_the_manager_is_down(manager: Ma
     eventually(lambda: ("end-reservation", "missed") in {(e["what"], e["thing"]) for e in manager.client.audit(20)})
 
 
+@pytest.mark.attack(
+    "reserves the cluster for itself, or cancels the reservation of others", stopped_by="reservations take an admin"
+)
 def test_rights_refusals_and_the_command(tmp_path: Path) -> None:
     manager = Manager(tmp_path, "--emulate", "gpu=4/2", "--require-token").start_guarded()
     try:
@@ -117,6 +120,7 @@ def test_rights_refusals_and_the_command(tmp_path: Path) -> None:
             ({"nodes": []}, "give either nodes or gpus"),
             ({"gpus": 2}, "give either nodes or gpus"),
             ({"type": "gpu"}, "type: it belongs to gpus"),
+            ({"nodes": ["n1\x1b[2J"]}, "not a name"),
             ({"users": ["ada"]}, "give either tenant or users"),
             ({"tenant": "nobody"}, "no tenant 'nobody'"),
             ({"for_s": 0}, "for_s"),
