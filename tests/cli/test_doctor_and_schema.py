@@ -5,27 +5,31 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
 import yaml
+from pydantic import BaseModel, ValidationError
 
 from docs.pages import ROOT, File, all_pages, examples, fences, name_of
 from rota.cli.file_schemas import KINDS as FILE_KINDS
-from rota.cli.file_schemas import FileKind
+from rota.cli.file_schemas import FileKind, file_schema
 from rota.cli.main import status
 from rota.cli.manager import machine_report
 from rota.cli.manager.machine_report import Standing
+from rota.core.errors import RotaError
 from rota.core.model.job import Level
+from rota.files.templates.template_file import LIBRARY, library
 
 _LINE = re.compile(r"# yaml-language-server: \$schema=schemas/(\w+)\.schema\.json\n")
 ALL_KINDS = (
     *FILE_KINDS,
     FileKind(name="experiment", target="rota.experiments.experiment_file:ExperimentFile", about=""),
 )
-KINDS = ("job", "sweep", "cluster", "tenant", "settings", "scenario", "network", "experiment")
+KINDS = tuple(each.name for each in ALL_KINDS)
 
 
 def _schema(kind: str, capsys: pytest.CaptureFixture[str]) -> Any:
@@ -66,6 +70,118 @@ def test_each_example_names_a_schema_that_takes_it(capsys: pytest.CaptureFixture
             assert [error.message for error in errors] == [], where
 
     assert set(found) == {"job", "cluster", "settings", "scenario", "experiment"}
+
+
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict | list):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(part, (*path, key))
+    yield path
+
+
+def _put(value: Any, path: tuple[Any, ...], new: object) -> Any:
+    if not path:
+        return new
+    made = value.copy()
+    made[path[0]] = _put(value[path[0]], path[1:], new)
+    return made
+
+
+def _documented() -> list[Any]:
+    """Every piece of YAML in the pages, whether a file of an example or a part of one."""
+    found = []
+    for page in all_pages():
+        lines = page.read_text(encoding="utf-8").splitlines()
+        found += ["\n".join(lines[a:b]) for _, language, a, b in fences(lines) if language.split()[:1] == ["yaml"]]
+    return [value for text in found if "---" not in text and isinstance(value := yaml.safe_load(text), dict)]
+
+
+UNDOCUMENTED = (
+    {
+        "run": ["python", "train.py"],
+        "image": "docker.io/pytorch/pytorch",
+        "volumes": ["/data:/data:ro"],
+        "data": ["imagenet"],
+        "interactive": {"tty": True},
+        "notify": ["end", "fail"],
+        "notify_to": ["email", "team"],
+        "env": {"EPOCHS": "3", "KEY": {"secret": "x"}},
+        "deadline": "2026-12-01T08:00",
+    },
+    {
+        "containers": {"runtime": "podman", "pull": "missing", "images": ["store"], "volumes": ["/data"]},
+        "gpu": {"idle": {"below": 5, "for": "30m", "then": "suspend"}, "mig": {"gpus": [6], "profiles": ["1g.18gb"]}},
+        "notifications": {"channels": {"ops": {"email": ["ops@example.org"]}}},
+        "alerts": {"to": ["ops"], "rules": [{"name": "slow", "when": "rota_queue_wait_seconds > 2h", "for": "10m"}]},
+        "proxy_domain": "jobs.example.org",
+        "default_cpus": "share",
+        "default_memory": "8Gi",
+    },
+    {"gpus": {"a100": 4}, "limit": 8, "weight": 2, "parent": "lab"},
+)
+OTHER_FORMS = (7, 0.5, "2h", "16Gi", "auto", ["a"], {"a": "b"}, {"a": 1})
+
+
+def test_schema_takes_whatever_the_reader_takes() -> None:
+    """Of all that the pages show, and of it with every value in other forms; editors must not refuse what works."""
+    refused, taken = set(), set()
+    for kind in ALL_KINDS:
+        module, _, name = kind.target.partition(":")
+        reader = getattr(importlib.import_module(module), name)
+        validator = jsonschema_rs.Draft202012Validator(file_schema(kind.name, ALL_KINDS))
+        for file in (*_documented(), *UNDOCUMENTED):
+            if not _is_taken(reader, file):
+                continue
+            taken.add(kind.name)
+            paths = [
+                path for path in _leaves(file) if kind.name != "template" or path[:1] not in (("job",), ("sweep",))
+            ]
+            changed = (_put(file, path, form) for path in paths for form in OTHER_FORMS)
+            for each in (file, *(made for made in changed if not validator.is_valid(made))):
+                if _is_taken(reader, each) and not validator.is_valid(each):
+                    refused |= {f"{kind.name}: {error.message}" for error in validator.iter_errors(each)}
+
+    assert refused == set()
+    assert taken == set(KINDS)
+
+
+def _is_taken(reader: type[BaseModel], file: object) -> bool:
+    try:
+        reader.model_validate(file)
+    except (ValidationError, RotaError):
+        return False
+    return True
+
+
+def test_no_schema_demands_a_format_that_the_reader_does_not() -> None:
+    """Editors check the format of a moment, by which `2026-12-01T08:00` would be wrong."""
+    found = json.dumps([file_schema(kind, ALL_KINDS) for kind in KINDS])
+
+    assert set(re.findall(r'"format": "([^"]+)"', found)) <= {"path"}
+
+
+@pytest.mark.parametrize("name", sorted(library()))
+def test_schema_takes_the_templates_that_come_with_rota(name: str) -> None:
+    validator = jsonschema_rs.Draft202012Validator(file_schema("template"))
+
+    errors = validator.iter_errors(yaml.safe_load((LIBRARY / f"{name}.yaml").read_text(encoding="utf-8")))
+
+    assert [error.message for error in errors] == []
+
+
+@pytest.mark.parametrize(
+    ("part", "is_good"),
+    [
+        ({"resources": {"gpus": "{{ n }}"}, "gang": "{{ together }}", "notify": "{{ events }}"}, True),
+        ({"env": {"A": "{{ a }}"}, "volumes": ["{{ folder }}:/data"], "checkpoint": {"signal": "{{ signal }}"}}, True),
+        ({"workers": "many"}, False),
+        ({"resources": {"gpuz": "{{ n }}"}}, False),
+    ],
+)
+def test_parameters_stand_for_values_of_a_template_only(part: dict[str, Any], is_good: bool) -> None:
+    validator = jsonschema_rs.Draft202012Validator(file_schema("template"))
+
+    assert validator.is_valid({"description": "x", "job": {"run": "true", **part}}) is is_good
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from docs.pages import all_pages, anchor, headings, links, name_of
+from docs.pages import all_pages, anchor, fences, headings, links, name_of
+
+_RULER = re.compile(r"\|[\s:|-]+\|")
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=name_of(page)) for page in all_pages()])
@@ -37,3 +40,23 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
                 new.append(target)
 
     assert [name_of(page) for page in pages if page.resolve() not in reached] == []
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=name_of(page)) for page in all_pages()])
+def test_tables_are_whole(page: Path) -> None:
+    """A blank line in the middle, or none before the head, makes text with bars of a table."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    fenced = {number for _, _, begin, end in fences(lines) for number in range(begin, end)}
+    heads = [
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("|") and number not in fenced and not lines[number - 1].startswith("|")
+    ]
+
+    broken = [
+        lines[each]
+        for each in heads
+        if (lines[each - 1].strip() and not lines[each - 1].endswith("-->")) or not _RULER.fullmatch(lines[each + 1])
+    ]
+
+    assert broken == []

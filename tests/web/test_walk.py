@@ -1,14 +1,19 @@
-"""A day of a user: log in, submit a template with a data set, watch it, stop it, run a sweep, read the usage."""
+"""A day of a user: log in, submit a template with a data set, watch it, be told of it, run a sweep, read the usage."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from accounts.receivers import Web, mail_server, web_server
 from managers import Manager, eventually
 from rota.sdk.client import Client
 from web.browsers import window
@@ -25,15 +30,48 @@ for batch in run:
 LINES = "for i in 1 2 3; do echo step $i loss $ROTA_PARAM_X; sleep 0.05; done"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A manager that asks for tokens, with eight emulated devices, and those that it tells."""
+
+    manager: Manager
+    web: Web
+    mails: list[Message]
+
+
 @pytest.fixture
-def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    """A manager that asks for tokens, with eight emulated devices."""
-    made = Manager(tmp_path_factory.mktemp("walk"), "--emulate", "gpu=8/4", "--require-token").start_guarded()
-    yield made
-    made.clean_up()
+def server(tmp_path: Path) -> Iterator[Server]:
+    with web_server() as web, mail_server() as (mails, port):
+        settings = {
+            "notifications": {
+                "smtp": {"host": "127.0.0.1", "port": port, "from": "rota@example.org"},
+                "user_email": "{user}@example.org",
+                "channels": {"ops": {"webhook": f"http://127.0.0.1:{web.port}/ops"}},
+            },
+            "alerts": {
+                "every": "200ms",
+                "rules": [
+                    {
+                        "name": "long-training",
+                        "when": 'job_run_seconds{name="first-training"} > 1',
+                        "message": "{name} of {user} runs for long",
+                        "to": ["ops"],
+                    }
+                ],
+            },
+        }
+        config = tmp_path / "rota.yaml"
+        config.write_text(json.dumps(settings))
+        options = ("--emulate", "gpu=8/4", "--require-token", "--config", str(config))
+        manager = Manager(tmp_path, *options).start_guarded()
+        try:
+            yield Server(manager=manager, web=web, mails=mails)
+        finally:
+            manager.clean_up()
 
 
-def test_a_user_walks_from_the_login_to_the_usage(chromium: Browser, manager: Manager) -> None:
+def test_a_user_walks_from_the_login_to_the_usage(chromium: Browser, server: Server) -> None:
+    manager = server.manager
     token = manager.client.post("/tokens", {"name": "ada", "role": "member", "tenants": ["nlp"]})["token"]
     ada = Client(manager.client.url, token)
     script = manager.folder / "train.py"
@@ -57,6 +95,7 @@ def test_a_user_walks_from_the_login_to_the_usage(chromium: Browser, manager: Ma
         "job": {
             "name": "first-training",
             "data": ["texts"],
+            "notify": ["end"],
             "run": f"cat $ROTA_DATA_TEXTS/part; exec {sys.executable} {script}",
             "resources": {"gpus": "{{ gpus }}"},
         },
@@ -82,9 +121,17 @@ def test_a_user_walks_from_the_login_to_the_usage(chromium: Browser, manager: Ma
     expect(page.get_by_role("option")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("first-training")
+    eventually(lambda: [post["rule"] for post in server.web.bodies("/ops")] == ["long-training"])
+    assert "first-training of ada runs for long" in server.web.posts[0][2]
+    desk.go("/alerts")
+    expect(page.get_by_role("main").last).to_contain_text("first-training of ada runs for long")
+    desk.go("/jobs/1")
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(page.locator(".page-head .chip")).to_have_text("cancelled")
+    eventually(lambda: server.mails)
+    assert server.mails[0]["To"] == "ada@example.org"
+    assert "first-training" in server.mails[0]["Subject"]
 
     sweep = ada.start_sweep(
         {

@@ -7,12 +7,13 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from rota.core.errors import RotaError
 from rota.files.document import read_document
 from rota.files.job import job_file
-from rota.files.job_shape import Name, Text
+from rota.files.job_shape import JobFile, Name, Text
 from rota.files.shape import FileModel, checked
 from rota.sweeps.log_pattern import compiled
 from rota.sweeps.space import Bound, Parameters, longest_text
@@ -86,9 +87,15 @@ def _job(value: Json) -> Json:
     return value
 
 
-JobPart = Annotated[
-    dict[str, Any], AfterValidator(_job), WithJsonSchema({"type": "object", "description": "A job file; see `job`."})
-]
+class _JobForm:
+    """Describes a job to editors with the fields of a job file."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema of a job file."""
+        return handler(JobFile.__pydantic_core_schema__)
+
+
+JobPart = Annotated[dict[str, Any], AfterValidator(_job), _JobForm()]
 
 
 class SweepFile(FileModel):

@@ -7,7 +7,8 @@ import random
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from rota.files.shape import FileModel
 from rota.sweeps.trial import Params, Value
@@ -147,8 +148,19 @@ def parameter_name(value: object) -> object:
     return value
 
 
+class _ShortForm:
+    """Describes the short form of a choice to editors: a list."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the forms of a parameter."""
+        values = {"type": ["string", "number", "boolean"]}
+        short = {"type": "array", "items": values, "minItems": 1, "maxItems": MOST_CHOICES}
+        return {"anyOf": [handler(schema), short]}
+
+
 Parameters = Annotated[
-    dict[Annotated[str, BeforeValidator(parameter_name)], ParameterPart], Field(min_length=1, max_length=100)
+    dict[Annotated[str, BeforeValidator(parameter_name)], Annotated[ParameterPart, _ShortForm()]],
+    Field(min_length=1, max_length=100),
 ]
 
 
