@@ -79,6 +79,12 @@ def test_before_in_and_after_the_time_of_a_reservation_and_over_a_kill(manager: 
     manager.client.cancel_reservation("course")
     manager.wait(yields, "running")
     manager.wait(other, "running")
+    for back in (0, 1):  # before and after the kill
+        journal = manager.folder / f"journal-{back}.jsonl"
+        journal.write_bytes(b"".join(manager.client.journal(back)))
+        assert b"node-reserved" in journal.read_bytes()
+        replayed = manager.rota("sim", "--replay", str(journal))
+        assert replayed.returncode == 0, replayed.stdout + replayed.stderr
     told = [(each["what"], each["thing"]) for each in manager.client.audit(50)]
     assert {("reserve", "course"), ("requeue", yields), ("cancel-reservation", "course")} <= set(told)
 

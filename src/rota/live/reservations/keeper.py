@@ -170,7 +170,8 @@ class ReservationKeeper:
         events: list[Event] = []
         for event in entry.events:
             if isinstance(event, JobArrived):
-                event = replace(event, job=self._fit(event.job, entry.records[event.job.id].owner, 0.0))
+                record = entry.records.get(event.job.id)
+                event = replace(event, job=self._fit(event.job, "" if record is None else record.owner, 0.0))
             elif isinstance(event, Interrupted) and event.job is not None:
                 event = replace(event, job=self._fit(event.job, self._owner(event.job_id), 0.0))
             events.append(event)

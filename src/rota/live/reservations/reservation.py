@@ -64,7 +64,7 @@ class NodeReservation:
         return together and not set(self.nodes).isdisjoint(other.nodes)
 
     def words(self, now_s: float, nodes: Sequence[str]) -> str:
-        """Return that some of its nodes are reserved, for people: for whom, and until when or from when."""
+        """Return that some of its nodes are reserved, for people, with the group and the time."""
         more = "" if len(nodes) <= MOST_NODES_SHOWN else f" and {len(nodes) - MOST_NODES_SHOWN} more"
         named = ", ".join(nodes[:MOST_NODES_SHOWN]) + more
         group = self.tenant or ("1 user" if len(self.users) == 1 else f"{len(self.users)} users")
