@@ -43,14 +43,14 @@ def heard(session: ClientSocket, kind: bytes) -> bytes:
 
 
 @attack(
-    "opens a shell in a colleague's job, watches its terminal, lists its sessions, or reaches its ports "
+    "opens a shell in a colleague's job, also by SSH, watches its terminal, lists its sessions, or reaches its ports "
     "by `rota port-forward`",
     stopped_by=RIGHTS,
 )
 def test_colleagues_and_others_open_no_session(lab: Lab) -> None:
     job_id = lab.running("ada", interactive={"tty": True})
     for name, status in (("bob", 403), ("vic", 403), ("eve", 404)):
-        for mode in ("exec", "attach", "forward"):
+        for mode in ("exec", "attach", "forward", "ssh"):
             with pytest.raises(Refused) as refused:
                 client(lab, name).session(job_id, mode=mode, port=8000)
             assert refused.value.status == status

@@ -67,6 +67,8 @@ ASKING: dict[str, list[list[str]]] = {
     "exec": [["exec", "99", "--", "true"], ["exec", "3", "--", "true"]],
     "attach": [["attach", "99"], ["attach", "1", "--list"]],
     "port-forward": [["port-forward", "99", "8000"], ["port-forward", "3", ":8000"]],
+    "ssh-config": [["ssh-config", "99"], ["ssh-config", "3"]],
+    "ssh-proxy": [["ssh-proxy", "rota-99"], ["ssh-proxy", "rota-1"]],
     "notebook": [["notebook", "--tenant", "no-such"]],
     "tensorboard": [["tensorboard", "99"]],
     "data": [["data", "list"], ["data", "list", "-o", "json"], ["data", "remove", "no-such"]],

@@ -12,7 +12,8 @@ import typer
 
 from rota import __version__
 from rota.cli import commands, main
-from rota.cli.commands import COMMANDS, CommandEntry, CommandGroup
+from rota.cli.command_entry import CommandEntry, CommandGroup
+from rota.cli.commands import COMMANDS
 from rota.core.errors import RotaError
 
 Rota = Callable[..., subprocess.CompletedProcess[str]]

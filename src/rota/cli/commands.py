@@ -6,32 +6,7 @@ so that neither pays for the libraries of commands that do not run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
-
-class CommandGroup(Enum):
-    """The groups of commands; the headings of `rota --help`."""
-
-    STUDY = "Study"
-    RUN = "Run"
-    JOBS = "Jobs"
-    LEARN = "Learn"
-    ADMIN = "Admin"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandEntry:
-    """One command: where it is defined, and its line in the list of commands.
-
-    `target` is `module:attribute`; the attribute is a function (one command) or a Typer app (several).
-    """
-
-    name: str
-    target: str
-    summary: str
-    group: CommandGroup
-
+from rota.cli.command_entry import CommandEntry, CommandGroup
 
 COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
@@ -251,6 +226,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="ssh-config",
+        target="rota.cli.interactive.ssh:ssh_config",
+        summary="Reach jobs with ssh, scp and editors.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="ssh-proxy",
+        target="rota.cli.interactive.ssh:ssh_proxy",
+        summary="Carry one SSH connection to a job.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="notebook",
         target="rota.cli.interactive.notebook:notebook",
         summary="Start JupyterLab as a job, behind the manager's login.",
@@ -268,12 +255,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
         summary="Search over the parameters of a training, as jobs.",
         group=CommandGroup.JOBS,
     ),
-    CommandEntry(
-        name="ps",
-        target="rota.cli.jobs.ps:ps",
-        summary="List jobs.",
-        group=CommandGroup.JOBS,
-    ),
+    CommandEntry(name="ps", target="rota.cli.jobs.ps:ps", summary="List jobs.", group=CommandGroup.JOBS),
     CommandEntry(
         name="show",
         target="rota.cli.jobs.show:show",

@@ -12,6 +12,7 @@ MOST_WORDS = 4096
 MOST_TEXT = 64
 _KINDS: dict[str, tuple[type, str]] = {
     "argv": (list, "a list of words"),
+    "keys": (list, "a list of public keys"),
     "tty": (bool, "true or false"),
     "watch": (bool, "true or false"),
     "session": (str, "the name of a session"),

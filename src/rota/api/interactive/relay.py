@@ -138,6 +138,8 @@ class Relay:
         said = " ".join(map(str, order.get("argv") or ()))[:300]
         if mode == "forward":
             order, said = {"mode": "forward", "port": self._wanted.port}, f"port {self._wanted.port}"
+        elif mode == "ssh":
+            order, said = {"mode": "ssh", "keys": order.get("keys", [])}, ""
         elif order.get("session"):
             mode, said = "attach", f"session {order['session']}"[:300]
         await self.note(f"session-{mode}", f"task {self._wanted.task}{': ' * bool(said)}{said}")

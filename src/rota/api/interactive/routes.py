@@ -26,7 +26,7 @@ from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder
 
 router = APIRouter(tags=["sessions"], responses=PROBLEMS)
-MODES = ("attach", "exec", "forward")
+MODES = ("attach", "exec", "forward", "ssh")
 MOST_PORT = 65535
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (Unknown, 401),
@@ -89,7 +89,7 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
         raise RotaError("sessions: this manager runs no tasks of its own; use kubectl exec, or rota --context")
     row = await visible(parts, caller, job_id)
     caller.must_act_on(row.tenant, row.owner, job_id)
-    if mode == "exec" and row.state in FINAL:
+    if mode in ("exec", "ssh") and row.state in FINAL:
         raise Conflict(f"job {job_id} has ended ({row.state}); commands run beside running tasks only")
     if mode == "forward" and row.state != "running":
         raise Conflict(f"job {job_id} is {row.state}; only ports of running jobs are forwarded")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import socket
 from typing import Any
@@ -32,13 +33,43 @@ class Revoked(Exception):
     """The user's token is no longer valid."""
 
 
+class StandardStreams:
+    """The standard input and output of this process, used as a socket is."""
+
+    def __init__(self) -> None:
+        self.output = 1
+
+    def fileno(self) -> int:
+        """The descriptor to read from."""
+        return 0
+
+    def setblocking(self, blocks: bool) -> None:
+        """Whether to wait where nothing can be read or written."""
+        os.set_blocking(0, blocks)
+        os.set_blocking(self.output, blocks)
+
+    def recv(self, most: int) -> bytes:
+        """Read what has come; nothing at its end."""
+        return os.read(0, most)
+
+    def send(self, data: bytearray) -> int:
+        """Write what is taken now; return how much that was."""
+        return os.write(self.output, data[:CHUNK])
+
+    def shutdown(self, _: int) -> None:
+        """Say that no more is written."""
+        os.close(self.output)
+
+
 class Carried:
     """A connection and its session."""
 
-    def __init__(self, local: socket.socket, session: ClientSocket) -> None:
+    def __init__(self, local: socket.socket | StandardStreams, session: ClientSocket) -> None:
         local.setblocking(False)
-        with contextlib.suppress(OSError):
-            local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if isinstance(local, socket.socket):
+            with contextlib.suppress(OSError):
+                local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sink = local.output if isinstance(local, StandardStreams) else local
         self._local = local
         self._session = session
         self._sent = self._confirmed = 0
@@ -72,7 +103,7 @@ class Carried:
         if not self._is_over and self._session.has_more:
             readable: list[Any] = [self._session]
         else:
-            readable, _, _ = select.select(waits, [self._local] if self._held else [], [])
+            readable, _, _ = select.select(waits, [self._sink] if self._held else [], [])
         if self._session in readable:
             for message in self._session.receive():
                 self._hear(message[:1], message[1:])
@@ -118,6 +149,7 @@ class Carried:
             self._has_end_of_output = True
             self._end_output()
         elif kind in (ERROR_OUTPUT, FAILURE):
+            self._passed_on += len(payload) if kind == ERROR_OUTPUT else 0
             self._why = (self._why + payload.decode(errors="replace")).strip().removeprefix("rota: ")
             self._is_over = self._is_over or kind == FAILURE
         elif kind == EXIT:

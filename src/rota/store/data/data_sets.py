@@ -54,7 +54,8 @@ class DataSets:
         """Return a data set that a tenant may use; raises a `RotaError` that names those that there are."""
         known = {each.name: each for each in self.all() if each.is_for((tenant,))}
         if name not in known:
-            raise RotaError(f"data: tenant {tenant} has no data set {name[:64]!r}; {did_you_mean(name[:64], known)}")
+            way = did_you_mean(name[:64], known) if known else "an admin adds it with `rota data add`"
+            raise RotaError(f"data: tenant {tenant} has no data set {name[:64]!r}; {way}")
         return known[name]
 
     def put(self, data_set: DataSet) -> bool:

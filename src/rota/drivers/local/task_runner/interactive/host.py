@@ -239,7 +239,7 @@ class SessionHost:
             )
             client.closes = True
             return
-        if mode in ("exec", "forward"):
+        if mode in ("exec", "forward", "ssh"):
             session = self._begin(order)
         else:
             name = str(order.get("session") or MAIN)
@@ -265,19 +265,19 @@ class SessionHost:
         }
 
     def _begin(self, order: dict[str, Any]) -> HostSession:
-        """Begin a command beside the task, or a connection to one of its ports."""
+        """Begin a command beside the task, or a connection to one of its ports or to a server of SSH."""
         if self._ended_at != float("inf") or started(self._pid) != self._start:
             raise CannotOpen("the task has ended")
         if len(self._sessions) >= MOST_SESSIONS:
             raise CannotOpen(f"the task has {MOST_SESSIONS} sessions already; end some")
-        is_forward, beside = order["mode"] == "forward", (self._pid, self._start)
-        if is_forward:
+        mode, beside = order["mode"], (self._pid, self._start)
+        if mode == "forward":
             stdio, pid = begin_forward(self._task, order, beside)
         else:
             stdio, pid = begin_command(self._task, order, beside)
         self._number += 1
-        session = HostSession(str(self._number), stdio, pid, started(pid), is_forward=is_forward)
-        session.command = _place(order) if is_forward else " ".join(map(str, order["argv"]))[:200]
+        session = HostSession(str(self._number), stdio, pid, started(pid), is_forward=mode != "exec")
+        session.command = " ".join(map(str, order["argv"]))[:200] if mode == "exec" else _place(order)
         self._sessions[session.name] = session
         return session
 
@@ -344,6 +344,8 @@ class SessionHost:
 
 def _place(order: dict[str, Any]) -> str:
     """Name what a connection leads to, for the list of sessions."""
+    if order["mode"] == "ssh":
+        return "ssh"
     return f"port {order['port']}" if order.get("service") is None else f"service {order['service']}"
 
 

@@ -7,6 +7,7 @@ import os
 import re
 
 from rota.drivers.local.task_runner.interactive.carry import carry, carry_service
+from rota.drivers.local.task_runner.interactive.ssh_server import MOST_KEYS, are_keys, server_words
 from rota.drivers.local.task_runner.interactive.stdio import COLUMNS, ROWS, Stdio
 from rota.drivers.local.task_runner.recorder import become
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 SERVICE = re.compile(r"[a-z][a-z0-9-]{0,30}")
 """The name of a service of a job."""
+MODES = ("attach", "exec", "forward", "ssh", "list")
 MOST_WORDS = 4096
 MOST_PORT = 65535
 
@@ -31,13 +33,17 @@ class CannotOpen(Exception):
 def open_order(payload: bytes) -> dict[str, Any]:
     """Return what to open; raise `CannotOpen` for what is no such order."""
     order = json.loads(payload)
-    if not isinstance(order, dict) or order.get("mode") not in ("attach", "exec", "forward", "list"):
-        raise CannotOpen("mode: it must be attach, exec, forward or list")
+    if not isinstance(order, dict) or order.get("mode") not in MODES:
+        raise CannotOpen(f"mode: it must be one of {', '.join(MODES)}")
     since = order.get("since")
     if since is not None and (not isinstance(since, int) or since < 0):
         raise CannotOpen("since: it must be an offset")
     if order["mode"] == "forward":
         _check_place(order)
+    if order["mode"] == "ssh":
+        if not are_keys(keys := order.get("keys", [])):
+            raise CannotOpen(f"keys: it must be a list of at most {MOST_KEYS} public keys, each its kind and content")
+        order |= {"argv": server_words(keys), "tty": False}
     if order["mode"] == "exec":
         argv = order.get("argv") or default_shell()
         if not isinstance(argv, list) or len(argv) > MOST_WORDS or not all(isinstance(word, str) for word in argv):

@@ -44,7 +44,7 @@ class HostSession:
         """By which the end of a command is seen; that of the task is the host's own affair."""
         self.is_main = is_main
         self.is_forward = is_forward
-        """Whether it is a connection to a port, which ends with its client's."""
+        """Whether it is a connection to a port or by SSH, which ends with its client's."""
         self.outputs = dict(stdio.outputs)
         self.input = stdio.input
         self.ring = OutputRing(0) if is_forward else OutputRing()
