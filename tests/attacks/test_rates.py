@@ -170,7 +170,7 @@ def test_metrics_read_the_database_off_the_loop(monkeypatch: pytest.MonkeyPatch)
         read_by.append(threading.get_ident())
         return {}
 
-    parts = SimpleNamespace(records=SimpleNamespace(counts=read), truth=SimpleNamespace(scraped=read))
+    parts = SimpleNamespace(records=SimpleNamespace(counts=read), truth=SimpleNamespace(scraped=read), accounts=None)
     monkeypatch.setattr(metrics, "service", lambda request: parts)
     monkeypatch.setattr(metrics.Collector, "collect", lambda self: iter(()))
     answer = asyncio.run(metrics.metrics(cast(Any, None)))

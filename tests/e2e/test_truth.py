@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,12 @@ def test_alternative_carries_the_error_bar(manager: Manager) -> None:
 
 
 def test_metrics_for_prometheus(manager: Manager) -> None:
-    import urllib.request
+    def scraped() -> str:
+        with urllib.request.urlopen(f"{manager.client.url}/metrics") as answer:
+            return str(answer.read().decode())
 
-    with urllib.request.urlopen(f"{manager.client.url}/metrics") as answer:
-        text = answer.read().decode()
-
-    assert 'rota_forecast_coverage_ratio{moment="start"}' in text
-    assert 'rota_forecasts_scored{moment="start"}' in text
+    eventually(lambda: 'rota_forecast_coverage_ratio{moment="start"}' in scraped())  # scores are read again at times
+    assert 'rota_forecasts_scored{moment="start"}' in scraped()
 
 
 def test_bad_questions_are_refused_by_name(manager: Manager, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from rota.files.up_file import LimitsPart
 
 @pytest.mark.parametrize(("error", "status"), [(RotaError("no such\nwish"), 422), (Unavailable("no such\nwish"), 503)])
 def test_errors_are_one_line_and_say_whose_turn_it_is(error: Exception, status: int) -> None:
-    parts = SimpleNamespace(call_limits=LimitsPart(), access=SimpleNamespace(required=True, is_valid=bool), proxy=None)
+    parts = SimpleNamespace(call_limits=LimitsPart(), proxy=None, access=SimpleNamespace(required=True, is_valid=bool))
     app = make_app(cast(Any, parts))
 
     @app.get("/fails")

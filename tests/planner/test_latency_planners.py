@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from machine_load import slowness
 from planner.planning import layered_problem, machines, operator, problem_of, published, random_problem
 from rota.core.errors import RotaError
 from rota.planner.description.devices import DeviceGraph, DeviceLink, GraphDevice, fully_connected
@@ -163,7 +164,7 @@ def test_ten_thousand_operators_are_planned_in_seconds(planner: str) -> None:
     began_s = time.process_time()
     run_planner(planner, problem, PlannerOptions())
 
-    assert time.process_time() - began_s < 10.0
+    assert time.process_time() - began_s < 10.0 * min(slowness(), 2.0)
 
 
 def test_names_of_planners_are_known() -> None:

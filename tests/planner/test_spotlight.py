@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from machine_load import slowness
 from planner.planning import layered_problem, problem_of
 from rota.planner.description.devices import fully_connected
 from rota.planner.description.operators import GraphOperator
@@ -36,5 +37,5 @@ def test_ten_thousand_operators_are_learned_in_seconds() -> None:
 
     plan = plan_spotlight(problem, PlannerOptions())
 
-    assert time.process_time() - began_s < 10.0
+    assert time.process_time() - began_s < 10.0 * min(slowness(), 2.0)
     refuse_misplaced(problem, plan.stages)

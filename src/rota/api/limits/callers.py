@@ -90,6 +90,8 @@ class FairRequests:
             await _refuse(scope, receive, send, rate, wait_s)
         elif _is_stream(scope):
             await self._stream(caller, scope, receive, send)
+        elif scope["path"].startswith(_PROXY):  # jobs take as long as they like; `rota.api.proxy.limits` bounds these
+            await self._app(scope, receive, send)
         elif caller.waiting >= self._limits.requests_waiting:
             waiting = f"{caller.waiting} requests wait already for others of the same caller"
             await _refuse(scope, receive, send, waiting, 1)

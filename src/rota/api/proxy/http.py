@@ -31,6 +31,7 @@ class ForwardedRequest:
         self._method: bytes = scope["method"].encode()
         self.has_begun = False
         """Whether the answer is on its way, so that no other one can be given."""
+        self._is_answered = self._is_gone = self._is_whole = self._has_body = False
 
     async def run(self, pool: ConnectionPool, key: Key, *, direct: bool) -> None:
         """Carry the request; raises `NoConnection` or `BadAnswer` while nothing was answered."""
@@ -58,7 +59,7 @@ class ForwardedRequest:
             return await self._answer(connection, direct=direct)
         finally:
             sending.cancel()
-            with contextlib.suppress(asyncio.CancelledError, OSError, h11.LocalProtocolError):
+            with contextlib.suppress(asyncio.CancelledError, OSError, NoConnection, h11.LocalProtocolError):
                 await sending
 
     def _begin(self, http: h11.Connection) -> bytes:
@@ -71,17 +72,22 @@ class ForwardedRequest:
         return http.send(h11.Request(method=self._method, target=self._target, headers=headers)) or b""
 
     async def _upload(self, connection: JobConnection, begin: bytes) -> None:
+        """Send the request, and end the connection as soon as the browser has gone: no one waits for the rest."""
         await connection.stream.write(begin)
-        while True:
-            message = await self._receive()
-            if message["type"] != "http.request":
-                connection.stream.close()  # the browser has gone: what answers is no longer needed
-                return
+        if self._is_whole:
+            await connection.stream.write(connection.http.send(h11.EndOfMessage()) or b"")
+        while (message := await self._receive())["type"] == "http.request":
+            if self._is_whole:
+                continue
             if body := message.get("body", b""):
+                self._has_body = True
                 await connection.stream.write(connection.http.send(h11.Data(data=body)) or b"")
             if not message.get("more_body", False):
+                self._is_whole = True
                 await connection.stream.write(connection.http.send(h11.EndOfMessage()) or b"")
-                return
+        if not self._is_answered:
+            self._is_gone = True
+            connection.stream.abort()
 
     async def _next(self, connection: JobConnection) -> Any:
         while True:
@@ -98,19 +104,24 @@ class ForwardedRequest:
             if not isinstance(event, h11.Response):
                 raise h11.RemoteProtocolError("no answer")
         except h11.RemoteProtocolError as error:
-            if connection.is_reused and self._method in _REPEATABLE:
+            if self._is_gone:
+                return True
+            if connection.is_reused and self._method in _REPEATABLE and not self._has_body:
                 return False
             raise _failure(connection, error) from None
         headers = to_browser(list(event.headers), direct=direct)
         self.has_begun = True
         await self._send({"type": "http.response.start", "status": event.status_code, "headers": headers})
-        while True:
-            event = await self._next(connection)  # a broken answer breaks the browser's connection too
+        with contextlib.suppress(h11.RemoteProtocolError):  # an answer that is not whole breaks the browser's too
+            await self._pass_on(connection)
+        return True
+
+    async def _pass_on(self, connection: JobConnection) -> None:
+        while not isinstance(event := await self._next(connection), h11.EndOfMessage):
             if isinstance(event, h11.Data):
                 await self._send({"type": "http.response.body", "body": bytes(event.data), "more_body": True})
-            elif isinstance(event, h11.EndOfMessage):
-                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-                return True
+        self._is_answered = True
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _failure(connection: JobConnection, error: Exception) -> Exception:

@@ -75,7 +75,8 @@ class ConnectionPool:
         """Keep a connection for the next request if it can have one; close it otherwise."""
         place = self._places[key]
         http = connection.http
-        if http.our_state is h11.DONE and http.their_state is h11.DONE and len(place.idle) < MOST_IDLE:
+        is_done = http.our_state is h11.DONE and http.their_state is h11.DONE
+        if is_done and not http.trailing_data[0] and len(place.idle) < MOST_IDLE:  # what follows answers no request
             http.start_next_cycle()
             connection.idle_since_s = time.monotonic()
             place.idle.append(connection)

@@ -21,6 +21,7 @@ from rota.api.proxy.stream import JobStream, NoConnection
 
 MOST_MESSAGE = 16 << 20
 """The size of a message of the job; those of browsers are bounded by the server."""
+HANDSHAKE_S = 30.0
 GONE = 1001
 NO_STATUS, ABNORMAL, FAILED = 1005, 1006, 1011
 _DATA = frozenset({Opcode.TEXT, Opcode.BINARY, Opcode.CONT})
@@ -43,7 +44,10 @@ class ForwardedSocket:
         if message["type"] != "websocket.connect":
             return
         protocol = self._protocol()
-        early = await self._shake_hands(protocol, stream)
+        try:
+            early = await asyncio.wait_for(self._shake_hands(protocol, stream), HANDSHAKE_S)
+        except TimeoutError:  # until it is answered, nothing says that the browser has gone
+            raise BadAnswer(f"it did not answer within {HANDSHAKE_S:g} s") from None
         self.has_begun = True
         accepted: dict[str, Any] = {"type": "websocket.accept", "subprotocol": protocol.subprotocol, "headers": []}
         await self._send(accepted)
@@ -55,6 +59,8 @@ class ForwardedSocket:
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
                 each.result()
+        except NoConnection as error:
+            await self._send({"type": "websocket.close", "code": FAILED, "reason": str(error)[:120]})
         finally:
             for each in work:
                 each.cancel()

@@ -26,6 +26,10 @@ CHUNK = 65536
 PIECE = 32768
 MOST_UNCONFIRMED = 192 << 10
 """What may be on its way to the job before it has taken it: with one more piece, less than the session host holds."""
+STALLED_S = 120.0
+"""How long what is sent may wait for the job to take some of it."""
+REASON_S = 1.0
+"""How long the reason is waited for why a connection ended without a byte."""
 CONFIRM_EVERY = 64 << 10
 """The session host sends no more than 512 KiB that were not confirmed."""
 
@@ -44,7 +48,8 @@ class JobStream:
         self._passed_on = self._told = 0
         self._sent = self._taken = 0
         self._has_room = asyncio.Event()
-        self._is_over = False
+        self._is_over = self._has_ended = False
+        """Whether it sends no more, and whether all of it has ended."""
         self.why = ""
         """What the other end said about why it ended."""
 
@@ -61,14 +66,10 @@ class JobStream:
     async def read(self) -> bytes:
         """Return some bytes; nothing at the end."""
         while not self._held and not self._is_over:
-            try:
-                received = await self._reader.read(CHUNK)
-            except OSError:
-                received = b""
-            if not received:
-                self._is_over = True
-            for kind, payload in self._frames.feed(received):
-                self._hear(kind, payload)
+            await self._read_frames()
+        if not self._held and not self._passed_on and not self._has_ended:
+            with contextlib.suppress(TimeoutError):  # of what never said anything the reason comes with its end
+                await asyncio.wait_for(self._read_to_end(), REASON_S)
         found = bytes(self._held)
         self._held.clear()
         self._passed_on += len(found)
@@ -77,24 +78,45 @@ class JobStream:
             self._writer.write(pack(RECEIVED, str(self._told).encode()))
         return found
 
+    async def _read_frames(self) -> None:
+        try:
+            received = await self._reader.read(CHUNK)
+        except OSError:
+            received = b""
+        if not received:
+            self._is_over = self._has_ended = True
+        for kind, payload in self._frames.feed(received):
+            self._hear(kind, payload)
+
+    async def _read_to_end(self) -> None:
+        while not self._has_ended:
+            await self._read_frames()
+
     def _hear(self, kind: bytes, payload: bytes) -> None:
         if kind == OUTPUT:
             self._held += payload
         elif kind in (ERROR_OUTPUT, FAILURE):
             self.why = (self.why + payload.decode(errors="replace")).strip().removeprefix("rota: ")[:300]
-            self._is_over = self._is_over or kind == FAILURE
+            if kind == FAILURE:
+                self._is_over = self._has_ended = True
         elif kind == RECEIVED:
             self._taken = int(payload)
             self._has_room.set()
         elif kind in (EXIT, END_OF_OUTPUT):
             self._is_over = True
+            self._has_ended = self._has_ended or kind == EXIT
 
     async def write(self, sent: bytes) -> None:
-        """Send bytes, and wait while the other end takes no more."""
+        """Send bytes, and wait while the other end takes no more; raises `NoConnection` if that is for long."""
         for at in range(0, len(sent), PIECE):
             while self._sent - self._taken >= MOST_UNCONFIRMED:
                 self._has_room.clear()
-                await self._has_room.wait()  # what is read meanwhile tells
+                try:
+                    await asyncio.wait_for(self._has_room.wait(), STALLED_S)  # what is read meanwhile tells
+                except TimeoutError:
+                    self.why = f"it took nothing of what was sent to it for {STALLED_S:g} s"
+                    self.abort()
+                    raise NoConnection(self.why) from None
             piece = sent[at : at + PIECE]
             self._sent += len(piece)
             self._writer.write(pack(INPUT, piece))
@@ -116,7 +138,7 @@ class JobStream:
     def _take(self, waiting: asyncio.Future[bytes]) -> bool:
         """Hear what was read; return whether the connection goes on."""
         if waiting.exception() is not None or not waiting.result():
-            self._is_over = True
+            self._is_over = self._has_ended = True
             return False
         for kind, payload in self._frames.feed(waiting.result()):
             self._hear(kind, payload)
@@ -126,3 +148,8 @@ class JobStream:
         """Close it."""
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.close()
+
+    def abort(self) -> None:
+        """Close it at once, whatever is still to be sent."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._writer.transport.abort()
