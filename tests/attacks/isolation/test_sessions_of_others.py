@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 from contextlib import closing
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from attacks.session_calls import HttpAnswer, ask
 from managers import eventually
 from rota.sdk.websocket import ClientSocket
-from strangers import Shared
+from strangers import Shared, Stranger
 
 attack = pytest.mark.attack
 PROBE = (
@@ -113,3 +115,58 @@ def test_sockets_of_session_hosts_are_the_manager_s(calm: Shared) -> None:
 
     assert "PermissionError" in said or "FileNotFoundError" in said, said
     assert subprocess.run(["python3", "-c", script], capture_output=True, check=False).returncode == 0
+
+
+ANSWERS = """
+import socket
+server = socket.create_server(("{host}", 0), family=socket.{family})
+print("port", server.getsockname()[1], flush=True)
+while True:
+    peer, _ = server.accept()
+    peer.recv(65536)
+    peer.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 4\\r\\nConnection: close\\r\\n\\r\\nhere")
+    peer.close()
+"""
+
+
+@attack(
+    "listens on the port of another user's job, to answer in its name at its origin",
+    stopped_by="a page of a job comes from sockets of the job's own user",
+)
+@pytest.mark.parametrize(("host", "family"), [("127.0.0.1", "AF_INET"), ("0.0.0.0", "AF_INET"), ("::", "AF_INET6")])
+def test_page_of_a_job_is_never_what_another_user_serves(calm: Shared, host: str, family: str) -> None:
+    serving = calm.victim.submit(["/usr/bin/env", "python3", "-c", ANSWERS.format(host=host, family=family)])
+    beside = calm.attacker.submit("exec sleep 1000")
+    port = eventually(lambda: re.findall(r"port (\d+)", calm.manager.said(serving)))[0]
+    eventually(lambda: calm.attacker.client.job(beside)["state"] == "running")
+
+    def page(stranger: Stranger, job_id: str) -> HttpAnswer:
+        return ask(stranger.client.url, "GET", f"/proxy/{job_id}/{port}/", None, **stranger.client._headers())
+
+    assert page(calm.victim, serving).text == "here"
+    answer = page(calm.attacker, beside)
+    assert (answer.status, "belongs to another user" in answer.text) == (502, True), answer.text
+
+
+BESIDE = """
+import socket, time
+places = (("::", socket.AF_INET6), ("127.0.0.2", socket.AF_INET))
+ones = [socket.create_server((host, PORT), family=family) for host, family in places]
+print("beside", flush=True)
+time.sleep(1000)
+"""
+
+
+@attack(
+    "listens on all other addresses with the port of another user's page, to have it refused",
+    stopped_by="only what answers at loopback counts",
+)
+def test_page_of_a_job_is_not_refused_for_what_listens_beside_it(calm: Shared) -> None:
+    job_id = calm.victim.submit(["/usr/bin/env", "python3", "-c", ANSWERS.format(host="127.0.0.1", family="AF_INET")])
+    port = eventually(lambda: re.findall(r"port (\d+)", calm.manager.said(job_id)))[0]
+    beside = BESIDE.replace("PORT", port)
+    other = calm.attacker.submit(["/usr/bin/env", "python3", "-c", beside])
+    eventually(lambda: "beside" in calm.manager.said(other))
+
+    url, headers = calm.victim.client.url, calm.victim.client._headers()
+    assert ask(url, "GET", f"/proxy/{job_id}/{port}/", None, **headers).text == "here"

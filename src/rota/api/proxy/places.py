@@ -45,7 +45,7 @@ class ProxyPlace:
         """What the session host is told to connect to."""
         if self.port is None:
             return {"mode": "forward", "service": self.service}
-        return {"mode": "forward", "port": self.port}
+        return {"mode": "forward", "port": self.port, "own": True}  # browsers take its answers for the job's
 
     @property
     def path(self) -> str:

@@ -7,16 +7,18 @@ event is counted twice or left out, over kills too.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rota.files.alerts.expression import Labels
 from rota.files.alerts.settings import AlertRule
+from rota.live.alerts.states import owner_of
 
 Json = dict[str, Any]
 MOST_GROUPS = 1000
-"""Sets of labels of one rule that are counted at a time; the oldest make way."""
+"""Sets of labels of one rule that are counted at a time; the oldest of the user with the most make way."""
 MOST_COUNTED = 100
 """Events of one set of labels that are kept, unless a rule asks for more."""
 _BY_END = {"succeeded": "job-succeeded", "failed": "job-failed"}
@@ -106,16 +108,22 @@ class EventCounts:
 
     def add(self, rules: Sequence[AlertRule], found: Iterable[Happening]) -> None:
         """Count events for the rules that name them."""
+        owners: dict[str, Counter[tuple[str, str]]] = {}
         for happening in found:
             for rule in rules:
                 if rule.counted.name != happening.name or not rule.counted.takes(happening.labels):
                     continue
                 kept = tuple(pair for pair in happening.labels if pair[0] in rule.labels)
                 groups = self.moments.setdefault(rule.name, {})
-                times = groups.pop(kept, [])
+                if rule.name not in owners:
+                    owners[rule.name] = Counter(map(owner_of, groups))
+                times = groups.pop(kept, None)
+                if times is None:
+                    times = []
+                    owners[rule.name][owner_of(kept)] += 1
                 groups[kept] = [*times[-max(rule.count, MOST_COUNTED) + 1 :], happening.at_s]
                 if len(groups) > MOST_GROUPS:
-                    del groups[next(iter(groups))]
+                    _forget_one(groups, owners[rule.name])
 
     def within(self, rule: AlertRule, now_s: float) -> dict[Labels, tuple[float, bool]]:
         """Return how many events count by labels, and whether they are enough; forget older ones."""
@@ -129,6 +137,14 @@ class EventCounts:
             else:
                 del groups[labels]
         return found
+
+
+def _forget_one(groups: dict[Labels, list[float]], owners: Counter[tuple[str, str]]) -> None:
+    """Forget the oldest labels of the user whose jobs have the most."""
+    owner = max(owners, key=lambda each: (owners[each], each))
+    oldest = next(labels for labels in groups if owner_of(labels) == owner)
+    del groups[oldest]
+    owners[owner] -= 1
 
 
 def decode_steps(bodies: Iterable[str]) -> list[Json]:

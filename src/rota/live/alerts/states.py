@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -18,7 +19,7 @@ from rota.files.alerts.settings import AlertRule
 
 Json = dict[str, Any]
 MOST_ALERTS = 200
-"""Alerts of one rule at a time."""
+"""Alerts of one rule at a time, shared among users."""
 MOST_RESOLVED = 200
 
 
@@ -118,6 +119,47 @@ class AlertNotice:
     number: int
 
 
+def owner_of(labels: Labels) -> tuple[str, str]:
+    """Return whose jobs an alert is about: the tenant and the user, each empty where no label names it."""
+    values = dict(labels)
+    return values.get("tenant", ""), values.get("user", "")
+
+
+class AlertRoom:
+    """How many alerts of one rule each user's jobs have: one user's many jobs leave room for those of others."""
+
+    def __init__(self, held: Iterable[Labels]) -> None:
+        self._counts = Counter(map(owner_of, held))
+        self._total = self._counts.total()
+        self._most: tuple[tuple[str, str], int] | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there may be one more."""
+        return self._total < MOST_ALERTS
+
+    def add(self, labels: Labels) -> None:
+        """Count one more."""
+        self._change(labels, 1)
+
+    def remove(self, labels: Labels) -> None:
+        """Count one less."""
+        self._change(labels, -1)
+
+    def _change(self, labels: Labels, by: int) -> None:
+        self._counts[owner_of(labels)] += by
+        self._total += by
+        self._most = None
+
+    def has_too_many(self, labels: Labels) -> tuple[str, str] | None:
+        """Return the user with at least two more than the user of these labels; None if there is none."""
+        if self._most is None:
+            owner = max(self._counts, key=lambda each: (self._counts[each], each))
+            self._most = owner, self._counts[owner]
+        owner, most = self._most
+        return owner if most > self._counts.get(owner_of(labels), 0) + 1 else None
+
+
 @dataclass(slots=True)
 class AlertBook:
     """All alerts of a manager, and its silences. It changes with `judge` and by requests only."""
@@ -157,11 +199,13 @@ class AlertBook:
 
         `is_early`: figures may be missing because they are not measured yet; then they are as they were.
         """
+        room = AlertRoom(labels for name, labels in self.alerts if name == rule.name)
         for labels, (value, holds) in found.items():
             known = self.alerts.get((rule.name, labels))
             if known is not None:
                 known.seen_s, known.value = now_s, value
-            elif holds and self._count(rule.name) < MOST_ALERTS:
+            elif holds and (room.is_free or self._makes_way(rule.name, room, labels)):
+                room.add(labels)
                 self._begin(rule, labels, value, now_s)
         notices: list[AlertNotice] = []
         for alert in [alert for (name, _), alert in self.alerts.items() if name == rule.name]:
@@ -170,8 +214,16 @@ class AlertBook:
             notices += self._advance(rule, alert, now_s, holds=holds)
         return notices
 
-    def _count(self, rule: str) -> int:
-        return sum(1 for name, _ in self.alerts if name == rule)
+    def _makes_way(self, rule: str, room: AlertRoom, labels: Labels) -> bool:
+        """Drop the latest alert of the user with the most if that is more than another one has; else do nothing."""
+        owner = room.has_too_many(labels)
+        if owner is None:
+            return False
+        own = [alert for (name, _), alert in self.alerts.items() if name == rule and owner_of(alert.labels) == owner]
+        last = max(own, key=lambda alert: (alert.state is AlertState.PENDING, alert.since_s))
+        del self.alerts[rule, last.labels]
+        room.remove(last.labels)
+        return True
 
     def _begin(self, rule: AlertRule, labels: Labels, value: float, now_s: float) -> None:
         self.is_changed = True

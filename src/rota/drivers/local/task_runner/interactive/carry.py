@@ -7,6 +7,7 @@ import os
 import select
 import socket
 import stat
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
 
 CHUNK = 65536
 HOSTS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+ANSWERING_IPV4 = (
+    (socket.AF_INET, "127.0.0.1"),
+    (socket.AF_INET, "0.0.0.0"),
+    (socket.AF_INET6, "::ffff:127.0.0.1"),
+    (socket.AF_INET6, "::"),
+)
+ANSWERING_IPV6 = ((socket.AF_INET6, "::1"), (socket.AF_INET6, "::"))
+"""The addresses of sockets that may answer at each of the two, those first that the kernel prefers."""
+LISTENING = "0A"
 CONNECT_S = 30.0
 SERVICES = ".services"
 """The folder in a job's own folder where its services say, each in a file of its name, what they listen on."""
@@ -21,10 +31,60 @@ MOST_PORT = 65535
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
-def carry(port: int) -> int:
-    """Connect to a port and copy until both directions have ended; return the exit status."""
+def carry(port: int, *, own: bool = False) -> int:
+    """Connect to a port and copy until both directions have ended; return the exit status.
+
+    `own`: only if what listens there belongs to this user or to root. Loopback is shared by all users of a machine: a
+    process that takes a port which a job has left, or was expected to take, would answer in the job's name.
+    """
     remote = _connect(port)
-    return 1 if remote is None else _copy(remote, f"port {port}")
+    if remote is None:
+        return 1
+    if own and not _users_of(remote) <= {0, os.geteuid()}:
+        return _fail(f"port {port}: what listens on it belongs to another user")
+    return _copy(remote, f"port {port}")
+
+
+def _users_of(remote: socket.socket) -> set[int]:
+    """Return the users of the sockets at the other end: what listens there, and what has accepted the connection.
+
+    Empty where the kernel does not say, or the other end is gone.
+    """
+    port, here = remote.getpeername()[1], f":{remote.getsockname()[1]:04X}"
+    names = ANSWERING_IPV4 if remote.family == socket.AF_INET else ANSWERING_IPV6
+    ends = [_in_table(socket.inet_pton(family, name)) for family, name in names]
+    listening: dict[str, set[int]] = {}
+    accepted: set[int] = set()
+    for table in ("tcp", "tcp6"):
+        for line in _lines(f"/proc/self/net/{table}"):
+            fields = line.split()
+            place, _, number = fields[1].partition(":")
+            if int(number, 16) != port or place not in ends or fields[9] == "0":
+                continue
+            if fields[3] == LISTENING:
+                listening.setdefault(place, set()).add(int(fields[7]))
+            elif fields[2].endswith(here):
+                accepted.add(int(fields[7]))
+    return accepted.union(next((listening[end] for end in ends if end in listening), ()))
+
+
+def _in_table(address: bytes) -> str:
+    """Return an address as the kernel's tables write it: each word in the machine's own byte order."""
+    words = (address[at : at + 4] for at in range(0, len(address), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+
+
+def _lines(path: str) -> list[str]:
+    """Return the lines of a table below its heading; none where there is no such table."""
+    parts = []
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        while part := os.read(file, CHUNK):
+            parts.append(part)
+        os.close(file)
+    except OSError:
+        return []
+    return b"".join(parts).decode("ascii").splitlines()[1:]
 
 
 def carry_service(run_folder: str, name: str) -> int:
@@ -48,7 +108,7 @@ def carry_service(run_folder: str, name: str) -> int:
         return _fail(f"service {name}: it can't be reached: {error.strerror or error}")
     if not text.isdigit() or not 1 <= int(text) <= MOST_PORT:
         return _fail(f"service {name}: its file holds no port")
-    return carry(int(text))
+    return carry(int(text), own=True)
 
 
 def _fail(why: str) -> int:

@@ -92,7 +92,7 @@ def begin_forward(task: Json, order: dict[str, Any], beside: tuple[int, int]) ->
     stdio = Stdio(tty=False)
     service = order.get("service")
     if service is None:
-        return stdio, _fork(task, stdio, beside, lambda: carry(order["port"]))
+        return stdio, _fork(task, stdio, beside, lambda: carry(order["port"], own=bool(order.get("own"))))
     folder = task["env"].get("ROTA_RUN_DIR", "")
     return stdio, _fork(task, stdio, beside, lambda: carry_service(folder, service))
 
