@@ -10,13 +10,8 @@ import typer
 
 from rota.cli.completion import all_job_ids
 from rota.cli.interactive.page_jobs import NOTEBOOK, TENSORBOARD, WATCH_IDLE, await_page
-<<<<<<< HEAD
-from rota.cli.interactive.run import manager_for
-from rota.cli.manager.connect import ServerOption, TenantOption
-=======
 from rota.cli.interactive.run import EnvFromShell, manager_for
-from rota.cli.manager.connect import ServerOption
->>>>>>> main
+from rota.cli.manager.connect import ServerOption, TenantOption
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
