@@ -42,10 +42,14 @@ def image_name(text: str) -> str:
 
     What a runtime could take for an option, for a transport or for another argument is no name.
     """
-    if len(text) > MOST_NAME:  # before anything looks at it letter by letter
-        raise RotaError(f"job: image has {len(text)} characters; at most {MOST_NAME} are possible")
-    is_file = text.endswith(".sif") and _PATH.fullmatch(text) is not None and ".." not in PurePosixPath(text).parts
-    is_name = _IMAGE.fullmatch(text) is not None and text.partition(":")[0] not in _TRANSPORTS
+    is_short = len(text) <= MOST_NAME  # asked before anything looks at each letter
+    is_file = (
+        is_short
+        and text.endswith(".sif")
+        and _PATH.fullmatch(text) is not None
+        and ".." not in PurePosixPath(text).parts
+    )
+    is_name = is_short and _IMAGE.fullmatch(text) is not None and text.partition(":")[0] not in _TRANSPORTS
     if not (is_file or is_name):
         raise RotaError(f"job: image is {text!r:.80}; write it like pytorch/pytorch:2.5.1 or localhost/mine:1")
     return text
