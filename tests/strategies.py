@@ -17,11 +17,13 @@ from rota.core.messages.events import (
     NodeDrained,
     NodeLost,
     NodeRated,
+    NodeReserved,
     NodeUndrained,
 )
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster, Node, NodeTrust
 from rota.core.model.job import Checkpoint, DeviceType, Elastic, Job, JobId, Level, Locality, NodeId, Role, TenantId
+from rota.core.model.labels import RESERVED, RESERVED_LATER, Taint
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.perf.speed.model import SpeedModel
@@ -187,11 +189,14 @@ def misfortunes(draw: st.DrawFn, cluster: Cluster, submissions: list[Submission]
         name = draw(st.sampled_from([node.id for node in cluster.nodes]))
         at_s = draw(st.integers(0, 120)) + draw(st.sampled_from([0.0, 0.5]))
         for_s = draw(st.integers(0, 50))
-        match draw(st.sampled_from(["lost", "drained", "in doubt"])):
+        match draw(st.sampled_from(["lost", "drained", "reserved", "in doubt"])):
             case "lost":
                 events += [(at_s, NodeLost(name)), (at_s + for_s, NodeBack(name))]
             case "drained":
                 events += [(at_s, NodeDrained(name)), (at_s + for_s, NodeUndrained(name))]
+            case "reserved":
+                shut = (Taint(draw(st.sampled_from([RESERVED, RESERVED_LATER])), "r"),)
+                events += [(at_s, NodeReserved(name, shut)), (at_s + for_s, NodeReserved(name))]
             case _:
                 trust = draw(st.sampled_from([NodeTrust.SUSPECT, NodeTrust.UNPROVEN]))
                 events += [(at_s, NodeRated(name, trust)), (at_s + for_s, NodeRated(name, NodeTrust.PROVEN))]

@@ -88,6 +88,7 @@ ASKING: dict[str, list[list[str]]] = {
     "token": [["token", "list"], ["token", "list", "-o", "csv"], ["token", "revoke", "no-such"]],
     "audit": [["audit"], ["audit", "-o", "wide"], ["audit", "-o", "json"], ["audit", "verify"]],
     "estimate": [["estimate", "over-requested"]],
+    "reservations": [["reservations"], ["reservations", "-o", "json"], ["reservations", "cancel", "no-such"]],
     "budgets": [["budgets"], ["budgets", "-o", "json"], ["budgets", "remove", "no-such"]],
     "alerts": [["alerts"], ["alerts", "--all", "-o", "json"], ["alerts", "rules"], ["alerts", "ack", "no-such"]],
     "search": [["search", "waits"], ["search", "waits", "-o", "json"], ["search", "nowhere"]],

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.cli.commands import COMMANDS, CommandEntry
+from rota.cli.command_entry import CommandEntry
+from rota.cli.commands import COMMANDS
 
 Rota = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -12,7 +12,8 @@ import typer
 
 from rota import __version__
 from rota.cli import commands, main
-from rota.cli.commands import COMMANDS, CommandEntry, CommandGroup
+from rota.cli.command_entry import CommandEntry, CommandGroup
+from rota.cli.commands import COMMANDS
 from rota.core.errors import RotaError
 
 Rota = Callable[..., subprocess.CompletedProcess[str]]
@@ -148,7 +149,18 @@ def test_start_loads_nothing_heavy(args: list[str]) -> None:
 def test_completion_of_command_names(rota: Rota) -> None:
     told = rota(_ROTA_COMPLETE="complete_bash", COMP_WORDS="rota s", COMP_CWORD="1")
 
-    assert told.stdout.split() == ["sim", "schema", "shares", "slurm", "submit", "sweep", "show", "search"]
+    assert told.stdout.split() == [
+        "sim",
+        "schema",
+        "shares",
+        "slurm",
+        "submit",
+        "ssh-config",
+        "ssh-proxy",
+        "sweep",
+        "show",
+        "search",
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 1_000_000], ids=["at the end", "in the middle"])

@@ -11,7 +11,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from docs.pages import ROOT
 from rota import __version__
-from rota.cli.commands import COMMANDS, CommandGroup
+from rota.cli.command_entry import CommandGroup
+from rota.cli.commands import COMMANDS
 from rota.cli.lazy_group import load
 
 FOLDER = ROOT / "man"

@@ -7,7 +7,7 @@ import re
 from docs.pages import ROOT
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, truth
 from rota.api.accounts import budgets, usage
-from rota.api.admin import audit, tenants, tokens
+from rota.api.admin import audit, reservations, tenants, tokens
 from rota.api.alerts import routes as alert_routes
 from rota.api.data import artefacts, data_sets, search, snapshots
 from rota.api.data import templates as job_templates
@@ -48,6 +48,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         estimates.router,
         system.probes,
         tenants.router,
+        reservations.router,
         tokens.router,
         audit.router,
         logins.router,

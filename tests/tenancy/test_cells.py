@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from builders import World, at_once, job
-from rota.core.messages.events import Interrupted, NodeBack, NodeDrained, NodeLost
+from rota.core.messages.events import Interrupted, NodeBack, NodeDrained, NodeLost, NodeReserved
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, DeviceType, JobId, NodeId, Role, TenantId
-from rota.core.model.labels import Requirement
+from rota.core.model.labels import RESERVED, Requirement, Taint, Toleration
 from rota.files import read_cluster
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.cells.check import check_cells
@@ -327,6 +327,19 @@ def test_a_node_selector_is_honoured() -> None:
 
     assert [slot.node for slot in w.live("here").placement or ()] == fits
     assert w.code("nowhere") is ReasonCode.NO_MATCHING_NODE
+
+
+def test_a_reserved_node_is_left_to_those_that_tolerate_it() -> None:
+    w = World(of=read_cluster(str(HALL)), tenancy="cells", policy="fifo:backfill=true")
+    for account in w.state.inventory.nodes:
+        w.step(NodeReserved(account.node.id, (Taint(RESERVED, "course.1"),)))
+    role = Role(device_milli=WHOLE, tolerates=(Toleration(RESERVED, "course.1"),))
+
+    w.settle(w.submit(job=job("other", tenant=TenantId("green"))))
+    w.settle(w.submit(job=job("member", roles=(role,), tenant=TenantId("green"))))
+
+    assert w.states() == {"other": "waiting", "member": "running"}
+    assert w.code("other") is ReasonCode.NO_MATCHING_NODE
 
 
 def elsewhere(role: Role) -> Role:

@@ -26,7 +26,7 @@ from rota.api import (
 from rota.api.access import Forbidden, Unknown
 from rota.api.accounts import budgets as budget_routes
 from rota.api.accounts import usage as usage_routes
-from rota.api.admin import audit, tenants, tokens
+from rota.api.admin import audit, reservations, tenants, tokens
 from rota.api.alerts import routes as alert_routes
 from rota.api.data import artefacts, data_sets, search, snapshots
 from rota.api.data import templates as job_templates
@@ -90,6 +90,7 @@ def make_app(service: Service, pages: Pages | None = None) -> FastAPI:
     app.include_router(system.router, prefix="/api/v1")
     app.include_router(cluster.router, prefix="/api/v1")
     app.include_router(tenants.router, prefix="/api/v1")
+    app.include_router(reservations.router, prefix="/api/v1")
     app.include_router(tokens.router, prefix="/api/v1")
     app.include_router(truth.router, prefix="/api/v1")
     app.include_router(audit.router, prefix="/api/v1")

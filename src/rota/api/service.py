@@ -29,6 +29,7 @@ from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.notify.sender import Sender
+from rota.live.reservations.keeper import ReservationKeeper
 from rota.live.sweeps.keeper import SweepKeeper
 from rota.live.sweeps.views import SweepViews
 from rota.live.truth.summary import Truth
@@ -110,6 +111,8 @@ class Service:
     """The health of the nodes of a Kubernetes cluster; None elsewhere."""
     accounts: AccountParts | None = None
     """Budgets and messages; None where the jobs are another system's."""
+    reservations: ReservationKeeper | None = None
+    """Nodes that are kept for a group in a time; None where the jobs are another system's."""
     alerts: AlertKeeper | None = None
     """Alert rules and their states; None where the jobs are another system's."""
     sweeps: SweepParts | None = None

@@ -6,32 +6,7 @@ so that neither pays for the libraries of commands that do not run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
-
-class CommandGroup(Enum):
-    """The groups of commands; the headings of `rota --help`."""
-
-    STUDY = "Study"
-    RUN = "Run"
-    JOBS = "Jobs"
-    LEARN = "Learn"
-    ADMIN = "Admin"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandEntry:
-    """One command: where it is defined, and its line in the list of commands.
-
-    `target` is `module:attribute`; the attribute is a function (one command) or a Typer app (several).
-    """
-
-    name: str
-    target: str
-    summary: str
-    group: CommandGroup
-
+from rota.cli.command_entry import CommandEntry, CommandGroup
 
 COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
@@ -140,6 +115,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         name="undrain",
         target="rota.cli.manager.nodes:undrain",
         summary="Let a drained node take jobs again.",
+        group=CommandGroup.RUN,
+    ),
+    CommandEntry(
+        name="reservations",
+        target="rota.cli.accounts.reservations:app",
+        summary="List the reservations of nodes, make or cancel them.",
         group=CommandGroup.RUN,
     ),
     CommandEntry(

@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from rota.cli import commands
-from rota.cli.commands import CommandEntry, CommandGroup
+from rota.cli.command_entry import CommandEntry, CommandGroup
 from rota.cli.repeated import refuse_repeated
 
 _OF_STUDIES = frozenset({"sim", "experiment", "report"})

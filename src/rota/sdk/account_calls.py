@@ -47,6 +47,20 @@ class AccountCalls(ABC):
         """Remove a budget; jobs that only it held are released."""
         self._call("DELETE", f"/budgets/{quote(name, safe='')}")
 
+    def reservations(self) -> list[Json]:
+        """Return the reservations that are not over, the next one first; for admins."""
+        answer: list[Json] = self._call("GET", "/reservations")
+        return answer
+
+    def reserve(self, name: str, reservation: Json) -> Json:
+        """Make a reservation: `for_s`, `from`, `nodes` or `gpus` and `type`, `tenant` or `users`; for admins."""
+        answer: Json = self._call("POST", "/reservations", {"name": name, **reservation})
+        return answer
+
+    def cancel_reservation(self, name: str) -> None:
+        """End a reservation now, or before it begins; for admins."""
+        self._call("DELETE", f"/reservations/{quote(name, safe='')}")
+
     def shares(self, tenant: str | None = None) -> list[Json]:
         """Return the fair-share standing of tenants and their users."""
         answer: list[Json] = self._call("GET", "/shares" + ("" if tenant is None else f"?tenant={quote(tenant)}"))

@@ -24,6 +24,7 @@ from rota.core.messages.events import Event, NodeAdded
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
+from rota.core.model.labels import Taint
 from rota.scenario import Scenario, decode_scenario, encode_scenario
 
 PARTIAL = ".partial"
@@ -212,6 +213,7 @@ def _snapshot(value: dict[str, Any] | None) -> Snapshot | None:
         removed=tuple(value.get("removed", ())),
         others=tuple((node, devices, cpu, memory) for node, devices, cpu, memory in value.get("others", ())),
         trust=tuple((node, trust) for node, trust in value.get("trust", ())),
+        reserved=tuple((node, tuple(Taint(*each) for each in taints)) for node, taints in value.get("reserved", ())),
         past=value.get("past", {}),
         memory=value.get("memory"),
     )

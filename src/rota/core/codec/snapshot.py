@@ -15,6 +15,7 @@ from rota.core.errors import InvariantBroken
 from rota.core.messages.decisions import Cause, Lease
 from rota.core.model.cluster import Cluster, NodeTrust
 from rota.core.model.job import Job, JobId, JobState, NodeId
+from rota.core.model.labels import Taint
 from rota.core.state.derived_phase import derived_phase
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import NodeAccount
@@ -67,6 +68,8 @@ class Snapshot:
     """What pods and processes hold that are not scheduled here: node, devices, CPU thousandths, memory bytes."""
     trust: tuple[tuple[NodeId, str], ...] = ()
     """Nodes that are not proven, and how far each is trusted."""
+    reserved: tuple[tuple[NodeId, tuple[Taint, ...]], ...] = ()
+    """Nodes with reservations, and their taints."""
     past: Json = field(default_factory=dict)
     """What accounts have used, as the state keeps it."""
 
@@ -116,6 +119,7 @@ def take(state: State, memory: Any = None) -> Snapshot:
         removed=tuple(each.node.id for each in accounts if each.removed),
         others=tuple(_others(each) for each in accounts if _others(each)[1:] != (0, 0, 0)),
         trust=tuple((each.node.id, each.trust.value) for each in accounts if each.trust is not NodeTrust.PROVEN),
+        reserved=tuple((each.node.id, each.reserved) for each in accounts if each.reserved),
         past=deepcopy(state.past),
     )
 
@@ -152,6 +156,9 @@ def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], fr
     for node_id, trust in frame.trust:
         if node_id in state.inventory.by_name:
             state.inventory.rate(state.node(node_id), NodeTrust(trust))
+    for node_id, taints in frame.reserved:
+        if node_id in state.inventory.by_name:
+            state.inventory.nodes[state.node(node_id)].reserved = taints
     for node_id, devices, cpu_milli, memory_bytes in frame.others:
         state.inventory.occupy(state.node(node_id), devices, cpu_milli, memory_bytes)
     for node_id in frame.removed:

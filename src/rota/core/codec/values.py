@@ -44,6 +44,7 @@ _EVENT_NAMES: dict[type, str] = {
     ev.NodeDrained: "node-drained",
     ev.NodeUndrained: "node-undrained",
     ev.NodeRated: "node-rated",
+    ev.NodeReserved: "node-reserved",
     ev.NodeAdded: "node-added",
     ev.NodeRemoved: "node-removed",
     ev.NodeOccupied: "node-occupied",
@@ -101,6 +102,8 @@ def decode_event(value: Mapping[str, Any]) -> Event:
         fields["end"] = End(fields["end"])
     if "trust" in fields:
         fields["trust"] = NodeTrust(fields["trust"])
+    if "taints" in fields:
+        fields["taints"] = tuple(Taint(*each) for each in fields["taints"])
     if "cells" in fields:
         fields["cells"] = decode_cells(fields["cells"])
     if "tenants" in fields:

@@ -15,6 +15,7 @@ from rota.core.messages.events import (
     NodeOccupied,
     NodeRated,
     NodeRemoved,
+    NodeReserved,
     NodeUndrained,
     PromisesChanged,
 )
@@ -56,6 +57,19 @@ def _node_rated(state: State, changes: Changes, event: NodeRated) -> list[LiveJo
     if event.trust is NodeTrust.SUSPECT:
         return _node_closed(state, changes, index)
     return _node_opened(state, changes, index) if before is NodeTrust.SUSPECT else []
+
+
+def _node_reserved(state: State, changes: Changes, event: NodeReserved) -> list[LiveJob]:
+    index = state.node(event.node_id)
+    inventory = state.inventory
+    before = inventory.nodes[index].reserved
+    inventory.nodes[index].reserved = event.taints
+    inventory.fitting = {}
+    inventory.grown |= 1 << index
+    found = _node_closed(state, changes, index) if set(event.taints) - set(before) else []
+    if set(before) - set(event.taints):
+        _node_opened(state, changes, index)
+    return found
 
 
 def _node_added(state: State, changes: Changes, event: NodeAdded) -> list[LiveJob]:
@@ -120,6 +134,7 @@ HANDLERS: dict[type, Callable[[State, Changes, Any], list[LiveJob]]] = {
     NodeDrained: _node_drained,
     NodeUndrained: _node_undrained,
     NodeRated: _node_rated,
+    NodeReserved: _node_reserved,
     NodeAdded: _node_added,
     NodeRemoved: _node_removed,
     NodeOccupied: _node_occupied,

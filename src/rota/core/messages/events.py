@@ -9,6 +9,7 @@ from typing import TypeAlias
 from rota.core.model.cells import CellPlan
 from rota.core.model.cluster import Node, NodeTrust
 from rota.core.model.job import Job, JobId, NodeId
+from rota.core.model.labels import Taint
 from rota.core.model.tenants import TenantPlan
 
 
@@ -233,6 +234,14 @@ class NodeRated:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeReserved:
+    """These are the taints of a node's reservations from now on: in all, not in addition. What runs there stays."""
+
+    node_id: NodeId
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeAdded:
     """A node joined the cluster."""
 
@@ -294,6 +303,7 @@ Event: TypeAlias = (
     | NodeDrained
     | NodeUndrained
     | NodeRated
+    | NodeReserved
     | NodeAdded
     | NodeRemoved
     | NodeOccupied

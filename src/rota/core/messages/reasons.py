@@ -59,8 +59,14 @@ class Reason:
     switch_s: float = 0.0
     """How long the switch to it took."""
 
+    note: str = ""
+    """What else keeps devices from the job, in words."""
+
     def sentence(self) -> str:
         """The reason in words, numbers included."""
+        return f"{self._obstacle()}; {self.note}" if self.note else self._obstacle()
+
+    def _obstacle(self) -> str:
         need, free = _devices(self.need_milli), _devices(self.free_milli)
         match self.code:
             case ReasonCode.DEVICES_BUSY:

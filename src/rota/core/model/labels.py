@@ -45,6 +45,12 @@ SUSPECT = Taint("rota.dev/health", "suspect")
 """The taint of a node whose health is in doubt: only tasks that tolerate it are placed there."""
 
 
+RESERVED = "rota.dev/reserved"
+"""The key of the taint of a node in the time of a reservation; the value is the reservation's id."""
+RESERVED_LATER = "rota.dev/reserved-later"
+"""The key of the taint of a node before the time of a reservation."""
+
+
 class Toleration(NamedTuple):
     """Lets tasks onto nodes with a taint: one key or all of them (None), one value or any (None)."""
 

@@ -70,7 +70,7 @@ class Inventory:
         if index == len(self.nodes):
             self.nodes.append(all_free(node, pool_index))
         elif not self.nodes[index].users:
-            self.nodes[index] = all_free(node, pool_index, self.nodes[index].trust)
+            self.nodes[index] = all_free(node, pool_index, self.nodes[index])
         self.nodes[index].node = node
         self.nodes[index].removed = False
         self._count_node(index, 1)

@@ -56,6 +56,8 @@ class NodeAccount:
     removed: bool = False
     """Whether it has left the cluster; its index stays valid for jobs that still run there and for its return."""
     trust: NodeTrust = NodeTrust.PROVEN
+    reserved: tuple[Taint, ...] = ()
+    """The taints of reservations, which come and go with time."""
     shares: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Thousandths and memory bytes left of each fractionally held device."""
     others_mask: int = 0
@@ -70,8 +72,9 @@ class NodeAccount:
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """What keeps tasks away that do not tolerate it: what the node's administrator wrote, and doubts about it."""
-        return (*self.node.taints, SUSPECT) if self.trust is NodeTrust.SUSPECT else self.node.taints
+        """What keeps tasks away that do not tolerate it: what is written on it, reservations, doubts about it."""
+        taints = self.node.taints + self.reserved
+        return (*taints, SUSPECT) if self.trust is NodeTrust.SUSPECT else taints
 
     def pick_devices(self, count: int) -> int:
         """Which free devices to take: within one socket if one has enough, else the fullest first."""
@@ -110,6 +113,7 @@ class NodeAccount:
             locked=self.locked,
             removed=self.removed,
             trust=self.trust,
+            reserved=self.reserved,
             shares=dict(self.shares),
             others_mask=self.others_mask,
             others_cpu_milli=self.others_cpu_milli,
@@ -117,8 +121,8 @@ class NodeAccount:
         )
 
 
-def all_free(node: Node, pool: int, trust: NodeTrust = NodeTrust.PROVEN) -> NodeAccount:
-    """The account of an idle node."""
+def all_free(node: Node, pool: int, former: NodeAccount | None = None) -> NodeAccount:
+    """The account of an idle node; doubts about it and reservations stay from a former account."""
     mask = (1 << node.devices) - 1
     return NodeAccount(
         node=node,
@@ -130,5 +134,6 @@ def all_free(node: Node, pool: int, trust: NodeTrust = NodeTrust.PROVEN) -> Node
         network_bps=UNCOUNTED if node.network_bps is None else node.network_bps,
         disk_bps=UNCOUNTED if node.disk_bps is None else node.disk_bps,
         free=node.devices,
-        trust=trust,
+        trust=NodeTrust.PROVEN if former is None else former.trust,
+        reserved=() if former is None else former.reserved,
     )

@@ -109,6 +109,7 @@ class Control:
         self._dependents = Dependents(engine.state)
         self.ledger = UsageLedger(engine.state)
         self.gates: list[Callable[[LoopEntry], None]] = []  # may change entries, or refuse those of users
+        self.noted: Callable[[LiveJob, Reason | None], Reason | None] = lambda live, reason: reason
         self._leases = Leases(engine.state, lambda event: self.happened(LoopEntry([event])))
         self._listeners: dict[Callable[[Sequence[News]], None], None] = {}
         self._driver: LiveDriver | None = None
@@ -218,7 +219,7 @@ class Control:
         if live is None:
             return None
         if self._at_rest.is_set():
-            return self.engine.explain(job_id)
+            return self.noted(live, self.engine.explain(job_id))
         return Reason(code=live.wait_code) if live.state is JobState.WAITING and live.wait_code is not None else None
 
     async def at_rest(self) -> None:

@@ -313,12 +313,12 @@ class CellAllocator:
         return found
 
     def _allowed(self, job: Job, inventory: Inventory) -> set[str] | None:
-        """The machines that all roles of a job may use by labels and trust; None if nothing restricts it."""
-        if not inventory.unproven and not any(role.requires for role in job.roles):
-            return None
+        """The machines that all roles of a job may use by labels, taints and trust; None if nothing restricts it."""
         fits = ~0
         for role in job.roles:
             fits &= inventory.matching(role)
+        if fits == ~0:
+            return None
         machines = (self.sites.machine(index) for index in range(len(inventory.nodes)) if fits >> index & 1)
         return {machine for machine in machines if machine is not None}
 

@@ -1,0 +1,1 @@
+"""Reservations: nodes that only jobs of one tenant, or of some users, may use in a time."""
