@@ -16,7 +16,8 @@ from managers import Manager
 
 ROOT = Path(__file__).resolve().parents[2]
 OLDEST = (3, 9)
-MODULES = "call client credentials curve functions place shell_env training"
+NEEDS_TORCH = {"ddp"}
+MODULES = {path.stem for path in (ROOT / "src/rota/sdk").glob("*.py")} - {"__init__"} - NEEDS_TORCH
 LEAST_IMPORT = """
 import sys, time
 begun = time.process_time()
@@ -29,6 +30,27 @@ import rota.sdk
 for step in (run := rota.sdk.steps(range(3))):
     run.report(loss=1.0 / (step + 1))
 print("steps", run.step)
+"""
+SNAPSHOT = """
+import sys
+from pathlib import Path
+from rota.sdk import Client
+from rota.sdk.snapshot import pack
+
+client = Client(sys.argv[1])
+with pack(Path("code")) as packed:
+    client.send_snapshot(packed)
+    job = {"run": [sys.executable, "-S", "job.py"], "snapshot": packed.described(), "env": {"PYTHONPATH": sys.argv[2]}}
+print(client.submit({**job, "resources": {"gpus": 1}})[0])
+"""
+FETCH = """
+import sys
+from pathlib import Path
+from rota.sdk import Client
+
+client = Client(sys.argv[1])
+client.get_file(sys.argv[2], "code/job.py", Path("fetched.py"))
+print(Path("fetched.py").read_text() == Path("code/job.py").read_text())
 """
 
 
@@ -62,12 +84,11 @@ def oldest_python() -> str:
     return sys.executable
 
 
-def run(python: str, installed: Path, *args: str, **env: str) -> str:
+def run(python: str, installed: Path, *args: str, folder: Path | None = None, **env: str) -> str:
     """Run a Python that sees nothing but the wheel's files and the standard library."""
     command = [python, "-S", *args]
-    done = subprocess.run(
-        command, env={"PYTHONPATH": str(installed), **env}, capture_output=True, text=True, timeout=60, check=False
-    )
+    env = {"PYTHONPATH": str(installed), "PATH": os.environ["PATH"], **({"HOME": str(folder)} if folder else {}), **env}
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -87,7 +108,7 @@ def test_it_depends_on_nothing_and_holds_only_what_a_script_needs(wheel: Path) -
 
 
 def test_every_module_imports_on_the_oldest_python(installed: Path) -> None:
-    imports = "; ".join(f"import rota.sdk.{name}" for name in MODULES.split())
+    imports = "; ".join(f"import rota.sdk.{name}" for name in sorted(MODULES))
 
     said = run(oldest_python(), installed, "-c", f"{imports}; import sys; print(sys.version_info[:2] >= {OLDEST})")
 
@@ -105,7 +126,7 @@ def test_import_takes_less_than_thirty_milliseconds_and_nothing_heavy(installed:
 
 
 @pytest.mark.slow
-def test_a_script_with_the_sdk_alone_submits_a_job_that_reports_its_steps(installed: Path, tmp_path: Path) -> None:
+def test_scripts_with_the_sdk_alone_submit_jobs_pack_code_and_fetch_files(installed: Path, tmp_path: Path) -> None:
     python = oldest_python()
     (tmp_path / "job.py").write_text(JOB)
     manager = Manager(tmp_path).start()
@@ -121,5 +142,15 @@ def test_a_script_with_the_sdk_alone_submits_a_job_that_reports_its_steps(instal
 
         assert manager.wait(job_id)["state"] == "succeeded"
         assert "steps 3" in manager.said(job_id)
+
+        (tmp_path / "code").mkdir()
+        (tmp_path / "job.py").rename(tmp_path / "code" / "job.py")
+        for name, text in (("snapshot.py", SNAPSHOT), ("fetch.py", FETCH)):
+            (tmp_path / name).write_text(text)
+        url = manager.client.url
+        packed = run(python, installed, "snapshot.py", url, str(installed), folder=tmp_path).strip()
+
+        assert manager.wait(packed)["state"] == "succeeded"
+        assert run(python, installed, "fetch.py", url, packed, folder=tmp_path).strip() == "True"
     finally:
         manager.clean_up()

@@ -74,6 +74,8 @@ class Launch:
     member: Member | None = None
     tty: bool | None = None
     """Whether users type to the first task through a terminal or through pipes; None: not at all."""
+    idle_s: float | None = None
+    """How long its terminal may be idle; None: as the manager says."""
     plan: str | None = None
     """The job's own plan, as JSON."""
     estimates_gpu_memory: bool = False
@@ -186,6 +188,7 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
         max_restarts=file.max_restarts,
         array=file.array,
         tty=None if file.interactive is None else file.interactive.tty,
+        idle_s=None if file.interactive is None else file.interactive.idle,
         member=None if file.member is None else Member(**file.member.model_dump()),
         plan=None if file.plan is None else json.dumps(file.plan),
         estimates_gpu_memory="gpu_memory" in file.estimated,

@@ -184,6 +184,14 @@ class InteractivePart(FileModel):
     """That users type to the first task: through a terminal, or pipes."""
 
     tty: bool = True
+    idle: Annotated[Seconds, Field(gt=0)] | None = None
+    """The job ends when nothing was typed or written for so long."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> InteractivePart:
+        if self.idle is not None and not self.tty:
+            raise ValueError("idle is for terminals; leave it out, or tty: false")
+        return self
 
 
 class CompletionPart(FileModel):

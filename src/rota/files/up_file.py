@@ -196,6 +196,19 @@ class ContainersPart(FileModel):
     volumes: tuple[Annotated[str, Field(pattern=r"^/.*[^/]$|^/$")], ...] | None = None
 
 
+class IdleSessionsPart(FileModel):
+    """When terminals in jobs end in which nothing happens."""
+
+    after: Annotated[Seconds, Field(gt=0)] | None = None
+    warn: Annotated[Seconds, Field(gt=0)] = 600.0
+
+    @model_validator(mode="after")
+    def _agree(self) -> IdleSessionsPart:
+        if self.after is not None and self.warn >= self.after:
+            raise ValueError(f"warn must be less than after, by which time they end ({self.after:g} s)")
+        return self
+
+
 class UpFile(FileModel):
     """How a manager is run. What is not given is as `rota up` says."""
 
@@ -244,6 +257,7 @@ class UpFile(FileModel):
     gpu: GpuPart = GpuPart()
     health: HealthPart = HealthPart()
     containers: ContainersPart = ContainersPart()
+    idle_sessions: IdleSessionsPart = IdleSessionsPart()
     notifications: NotificationsPart = NotificationsPart()
     alerts: AlertsPart = AlertsPart()
 

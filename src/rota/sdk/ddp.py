@@ -34,9 +34,10 @@ def planned_order(ready_s: Sequence[float], sizes: Sequence[int], bytes_per_s: f
     Between two blocks that become ready, those of highest priority go that fit into the time until the next block. When
     the last bucket is ready, the rest goes by priority.
     """
-    gaps = [later - earlier for earlier, later in itertools.pairwise(sorted(ready_s))]
+    moments = sorted(ready_s)
+    gaps = [moments[at] - moments[at - 1] for at in range(1, len(moments))]
     mean = sum(gaps) / len(gaps) if gaps else 0.0
-    starts = [b for a, b in itertools.pairwise(sorted(ready_s)) if b - a > GAP * mean]
+    starts = [moments[at] for at in range(1, len(moments)) if gaps[at - 1] > GAP * mean]
     left, order, now_s = set(range(len(ready_s))), [], 0.0
     last_s = max(ready_s, default=0.0)
     while left:

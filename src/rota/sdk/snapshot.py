@@ -25,13 +25,14 @@ from rota.core.errors import RotaError
 
 Json = dict[str, Any]
 MOST_BYTES = 256 << 20
+CHUNK = 1 << 20
 MOST_FILES = 50_000
 IGNORE_FILE = ".rotaignore"
 LEFT_BEHIND = (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)  # without slots and keywords, for Python 3.9
 class PackedCode:
     """A packed folder: the archive, its digest, and where the code comes from."""
 
@@ -64,9 +65,13 @@ def pack(folder: Path) -> Iterator[PackedCode]:
         _write(archive, folder, names)
         size = archive.tell()
         archive.seek(0)
-        digest = hashlib.file_digest(archive, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while part := archive.read(CHUNK):
+            digest.update(part)
         archive.seek(0)
-        yield PackedCode(archive=archive, digest=digest, size=size, files=len(names), origin=_origin(folder))
+        yield PackedCode(
+            archive=archive, digest=digest.hexdigest(), size=size, files=len(names), origin=_origin(folder)
+        )
 
 
 def _write(archive: IO[bytes], folder: Path, names: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.completion import alert_ids, alert_rules
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
@@ -94,7 +95,7 @@ def _words(row: dict[str, object]) -> str:
 
 @app.command("ack")
 def acknowledge(
-    alert: Annotated[str, typer.Argument(help="The alert's id, as `rota alerts` shows it.")],
+    alert: Annotated[str, typer.Argument(help="The alert's id, as `rota alerts` shows it.", autocompletion=alert_ids)],
     server: ServerOption = None,
 ) -> None:
     """Say that an alert is taken care of: it is not told again while it lasts (for admins).
@@ -111,7 +112,9 @@ def acknowledge(
 
 @app.command("silence")
 def silence(
-    rule: Annotated[str | None, typer.Argument(help="The rule's name; without it, by labels alone.")] = None,
+    rule: Annotated[
+        str | None, typer.Argument(help="The rule's name; without it, by labels alone.", autocompletion=alert_rules)
+    ] = None,
     for_: Annotated[str, typer.Option("--for", help="For how long, e.g. 2h.")] = "1h",
     labels: Annotated[str, typer.Option(help='Only alerts with these labels: tenant="nlp",node=~"a.*".')] = "",
     why: Annotated[str, typer.Option(help="A note for others.")] = "",

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.completion import budget_names, tenant_names
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
@@ -59,8 +60,10 @@ def _part(row: Json) -> float:
 
 @app.command("set")
 def set_budget(
-    name: Annotated[str, typer.Argument(help="The budget's name.")],
-    tenant: Annotated[str | None, typer.Option(help="Whose usage counts; required for a new one.")] = None,
+    name: Annotated[str, typer.Argument(help="The budget's name.", autocompletion=budget_names)],
+    tenant: Annotated[
+        str | None, typer.Option(help="Whose usage counts; required for a new one.", autocompletion=tenant_names)
+    ] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     project: Annotated[str | None, typer.Option(help="Only that of jobs with this label `project`.")] = None,
     gpu_hours: Annotated[float | None, typer.Option(help="The limit in GPU hours.", min=0)] = None,
@@ -98,7 +101,7 @@ def set_budget(
 
 @app.command("remove")
 def remove(
-    name: Annotated[str, typer.Argument(help="The budget's name.")],
+    name: Annotated[str, typer.Argument(help="The budget's name.", autocompletion=budget_names)],
     server: ServerOption = None,
 ) -> None:
     """Remove a budget; jobs that only it held are released (for admins).

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.completion import tenant_names
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
@@ -45,7 +46,7 @@ def usage(
     since: Annotated[str | None, typer.Option(help="From this month or date on; by default this month.")] = None,
     until: Annotated[str | None, typer.Option(help="Up to this month or date, exclusive.")] = None,
     month: Annotated[str | None, typer.Option(help="One month, e.g. 2026-11.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant.", autocompletion=tenant_names)] = None,
     user: Annotated[str | None, typer.Option(help="Only this user.")] = None,
     project: Annotated[str | None, typer.Option(help="Only jobs with this label `project`.")] = None,
     save: Annotated[
@@ -151,7 +152,7 @@ def _pair(text: str) -> tuple[str, float]:
 
 
 def shares(
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant.", autocompletion=tenant_names)] = None,
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

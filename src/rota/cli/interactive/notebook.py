@@ -8,16 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.completion import all_job_ids
 from rota.cli.interactive.page_jobs import NOTEBOOK, TENSORBOARD, WATCH_IDLE, await_page
+<<<<<<< HEAD
 from rota.cli.interactive.run import manager_for
+from rota.cli.manager.connect import ServerOption, TenantOption
+=======
+from rota.cli.interactive.run import EnvFromShell, manager_for
 from rota.cli.manager.connect import ServerOption
+>>>>>>> main
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 Json = dict[str, Any]
-EnvFromShell = Annotated[
-    str, typer.Option(help="This shell's variables for it: default, all, none, or names.", metavar="WHICH")
-]
 
 
 def notebook(
@@ -27,7 +30,7 @@ def notebook(
     cpus: Annotated[str | None, typer.Option(help="CPUs.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory, e.g. 16Gi.")] = None,
     idle: Annotated[str, typer.Option(help="End it when no kernel did anything for so long; 0: never.")] = "2h",
-    tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
+    tenant: TenantOption = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
     env_from_shell: EnvFromShell = "default",
@@ -52,7 +55,7 @@ def notebook(
 
 
 def tensorboard(
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="The ids of jobs.")],
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="The ids of jobs.", autocompletion=all_job_ids)],
     time_limit: Annotated[str | None, typer.Option(help="End it after this time.")] = "12h",
     env_from_shell: EnvFromShell = "default",
     server: ServerOption = None,

@@ -12,12 +12,18 @@ from rota.cli.interactive import terminal_mode
 from rota.cli.interactive.loop import SessionLoop, SessionPlan
 from rota.cli.jobs.show import JobArgument
 from rota.cli.jobs.submit import VolumeOption
-from rota.cli.manager.connect import ServerOption, client_for
+from rota.cli.manager.connect import ServerOption, TenantOption, client_for
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 from rota.sdk.client import Client
 
 Json = dict[str, Any]
+IdleOption = Annotated[
+    str | None, typer.Option(help="End it when nothing was typed or written for so long.", metavar="TIME")
+]
+EnvFromShell = Annotated[
+    str, typer.Option(help="This shell's variables for it: default, all, none, or names.", metavar="WHICH")
+]
 TtyOption = Annotated[
     bool | None,
     typer.Option("--tty/--no-tty", "-t/-T", help="A terminal for it, or pipes; by default as this one is."),
@@ -42,14 +48,13 @@ def run(
     memory: Annotated[str | None, typer.Option(help="Memory per task, e.g. 16Gi.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in.")] = None,
     volume: VolumeOption = None,
-    tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
+    tenant: TenantOption = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
+    idle: IdleOption = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
-    env_from_shell: Annotated[
-        str, typer.Option(help="This shell's variables for it: default, all, none, or names.", metavar="WHICH")
-    ] = "default",
+    env_from_shell: EnvFromShell = "default",
     tty: TtyOption = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Print its id and leave it; see rota attach.")] = False,
     server: ServerOption = None,
@@ -67,17 +72,18 @@ def run(
 
       rota run --gpus 1 --image pytorch/pytorch:2.5.1 --volume /data:/data:ro -- bash
 
+      rota run --gpus 1 --idle 2h -- bash
+
       cat data.txt | rota run -- sort | head
     """
-    has_tty = terminal_mode.is_terminal() if tty is None else tty
-    if has_tty and not detach and not terminal_mode.is_terminal():
-        raise RotaError("--tty needs a terminal; leave it out, and its input and output are pipes")
+    has_tty = _has_tty(tty, idle, detach=detach)
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     job: Json = {"name": name, "workers": workers, "tenant": tenant, "priority": priority, "time_limit": time_limit}
     job |= {"resources": {key: value for key, value in needs.items() if value is not None} or None}
     job |= {"image": image, "volumes": volume or None}
     job = {key: value for key, value in job.items() if value is not None}
-    job |= {"run": what, "interactive": {"tty": has_tty}, "max_restarts": 0, "workdir": os.getcwd()}
+    interactive = {"tty": has_tty} if idle is None else {"tty": has_tty, "idle": idle}
+    job |= {"run": what, "interactive": interactive, "max_restarts": 0, "workdir": os.getcwd()}
     job["env"] = _variables(env or [], secret or [], has_tty=has_tty)
     client = manager_for(server)
     from rota.sdk.shell_env import shell_variables
@@ -90,6 +96,15 @@ def run(
         return 0
     plan = SessionPlan(job_id=job_id, tty=has_tty, since=0, is_own=True)
     return SessionLoop(lambda: manager_for(server), plan).run()
+
+
+def _has_tty(tty: bool | None, idle: str | None, *, detach: bool) -> bool:
+    found = terminal_mode.is_terminal() if tty is None else tty
+    if found and not detach and not terminal_mode.is_terminal():
+        raise RotaError("--tty needs a terminal; leave it out, and its input and output are pipes")
+    if idle is not None and not found:
+        raise RotaError("--idle is for terminals; leave it out, or give it one with --tty")
+    return found
 
 
 def _variables(env: list[str], secret: list[str], *, has_tty: bool) -> Json:

@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
-from rota.cli.completion import job_ids
+from rota.cli.completion import all_job_ids, job_ids
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.core.errors import RotaError
 
+AnyJobs = Annotated[
+    list[str] | None, typer.Argument(metavar="JOB...", help="The jobs' ids.", autocompletion=all_job_ids)
+]
 Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="The jobs' ids.", autocompletion=job_ids)]
 NameOption = Annotated[str | None, typer.Option("--name", help="All unfinished jobs of this name, such as an array.")]
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.completion import data_set_names, tenant_names
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
@@ -19,6 +20,9 @@ COLUMNS = (
     Column(key="about"),
 )
 NameArgument = Annotated[str, typer.Argument(help="The data set's name.", metavar="NAME")]
+KnownArgument = Annotated[
+    str, typer.Argument(help="The data set's name.", metavar="NAME", autocompletion=data_set_names)
+]
 
 
 @app.command("list")
@@ -41,7 +45,9 @@ def add(
     name: NameArgument,
     path: Annotated[str, typer.Argument(help="A folder of the manager's machine, also on NFS.", metavar="PATH")],
     writable: Annotated[bool, typer.Option("--writable", help="Jobs may write to it.")] = False,
-    tenant: Annotated[list[str] | None, typer.Option(help="A tenant that may use it; all without one.")] = None,
+    tenant: Annotated[
+        list[str] | None, typer.Option(help="A tenant that may use it; all without one.", autocompletion=tenant_names)
+    ] = None,
     about: Annotated[str, typer.Option(help="What it holds.")] = "",
     server: ServerOption = None,
 ) -> None:
@@ -59,7 +65,7 @@ def add(
 
 
 @app.command("remove")
-def remove(name: NameArgument, server: ServerOption = None) -> None:
+def remove(name: KnownArgument, server: ServerOption = None) -> None:
     """Forget a data set; its files stay. For admins.
 
     Examples:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.cli.jobs.show import JobArgument
+from rota.cli.jobs.show import AnyJobArgument
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 def get(
-    job: JobArgument,
+    job: AnyJobArgument,
     path: Annotated[
         str | None, typer.Argument(help="A file or a folder of the job; . is all of it.", metavar="PATH")
     ] = None,

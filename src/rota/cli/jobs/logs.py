@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.cli.jobs.show import JobArgument
+from rota.cli.jobs.show import AnyJobArgument
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.terminal import NeutralOutput
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def logs(
-    job: JobArgument,
+    job: AnyJobArgument,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Follow the output until the job ends; exit 100 if it failed.")
     ] = False,

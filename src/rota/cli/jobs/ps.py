@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.completion import tenant_names
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.core.errors import RotaError
@@ -42,7 +43,7 @@ COLUMNS = (
 
 def ps(
     every: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that have ended.")] = False,
-    tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.", autocompletion=tenant_names)] = None,
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     name: Annotated[str | None, typer.Option(help="Only jobs of this name.")] = None,
     array: Annotated[str | None, typer.Option(help="The jobs of this array, one by one.", metavar="ID")] = None,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.completion import tenant_names
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 
@@ -21,7 +22,7 @@ COLUMNS = (
 
 def search(
     words: Annotated[list[str], typer.Argument(help="Words that a job must have.", metavar="WORDS...")],
-    tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.", autocompletion=tenant_names)] = None,
     limit: Annotated[int, typer.Option(help="At most this many, the best matches.", min=1, max=200)] = 50,
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.completion import job_ids
+from rota.cli.completion import all_job_ids, job_ids
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from rota.drivers.slurm.user import SlurmUser
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.", autocompletion=job_ids)]
+AnyJobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.", autocompletion=all_job_ids)]
 
 
-def show(job: JobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
+def show(job: AnyJobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
     """Show everything about a job; secrets are masked.
 
     Examples:

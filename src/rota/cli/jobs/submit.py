@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.completion import data_set_names, job_events, job_ids, template_names
 from rota.cli.jobs.batch_script import batch_script_of, how_sent
-from rota.cli.manager.connect import SLURM, ServerOption, SlurmOption, client_for, follow, slurm_user
+from rota.cli.manager.connect import SLURM, ServerOption, SlurmOption, TenantOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
@@ -41,8 +42,18 @@ WhatArgument = Annotated[
     typer.Argument(metavar="WHAT...", help="Job files, a script with #SBATCH lines, or -- and a command."),
 ]
 NotifyOption = Annotated[
-    str | None, typer.Option(help="Of what it sends messages: start, end, fail, preempted.", metavar="EVENTS")
+    str | None,
+    typer.Option(
+        help="Of what it sends messages: start, end, fail, preempted.", metavar="EVENTS", autocompletion=job_events
+    ),
 ]
+TemplateOption = Annotated[
+    str | None, typer.Option(help="A template instead; see `rota template`.", autocompletion=template_names)
+]
+AfterOption = Annotated[
+    list[str] | None, typer.Option("--depends-on", help="A job that must succeed first.", autocompletion=job_ids)
+]
+DataOption = Annotated[list[str] | None, typer.Option(help="A data set that it uses.", autocompletion=data_set_names)]
 EstimateOption = Annotated[str | None, typer.Option(help="How long it will run, as far as you know, e.g. 2h.")]
 CheckpointOption = Annotated[
     str | None,
@@ -68,7 +79,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Submit nothing; p
 
 def submit(
     what: WhatArgument = None,
-    template: Annotated[str | None, typer.Option(help="A template instead; see `rota template`.")] = None,
+    template: TemplateOption = None,
     param: Annotated[list[str] | None, typer.Option("-p", help="NAME=VALUE of a parameter of the template.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="The job's name.")] = None,
     gpus: Annotated[str | None, typer.Option(help="GPUs per task; 0.5 shares one.")] = None,
@@ -76,19 +87,19 @@ def submit(
     workers: Annotated[int | None, typer.Option(help="Tasks, started together.", min=1)] = None,
     cpus: Annotated[str | None, typer.Option(help="CPUs per task.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory per task, e.g. 16Gi.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
+    tenant: TenantOption = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
     estimate: EstimateOption = None,
     checkpoint: CheckpointOption = None,
     preemptible: PreemptibleOption = False,
     max_restarts: Annotated[int | None, typer.Option(help="How often it is restarted if it fails.", min=0)] = None,
-    after: Annotated[list[str] | None, typer.Option("--depends-on", help="A job that must succeed first.")] = None,
+    after: AfterOption = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
     env_from_shell: EnvFromShellOption = "default",
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
-    data: Annotated[list[str] | None, typer.Option(help="A data set that it uses.")] = None,
+    data: DataOption = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     volume: VolumeOption = None,
     no_image: NoImageOption = False,

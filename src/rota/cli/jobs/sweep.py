@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from rota.cli import human
-from rota.cli.manager.connect import FAILED, INTERRUPTED, ServerOption
+from rota.cli.completion import sweep_ids, tenant_names
+from rota.cli.manager.connect import FAILED, INTERRUPTED, ServerOption, TenantOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -74,7 +75,7 @@ def start(
     trials: Annotated[int | None, typer.Option(help="The number of trials, instead of the file's.", min=1)] = None,
     parallel: Annotated[int | None, typer.Option(help="Trials that run or wait at once.", min=1)] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed draws other parameters.", min=0)] = None,
-    tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
+    tenant: TenantOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
 ) -> int:
@@ -125,7 +126,7 @@ def _follow(client: Any, sweep_id: str) -> int:
 @app.command("list")
 def list_sweeps(
     all: Annotated[bool, typer.Option("--all", "-a", help="Include sweeps that have ended.")] = False,
-    tenant: Annotated[str | None, typer.Option(help="Only those of a tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only those of a tenant.", autocompletion=tenant_names)] = None,
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -142,7 +143,7 @@ def list_sweeps(
 
 @app.command("show")
 def show(
-    sweep: Annotated[str, typer.Argument(help="The sweep's id.")],
+    sweep: Annotated[str, typer.Argument(help="The sweep's id.", autocompletion=sweep_ids)],
     sort: Annotated[str, typer.Option(help="Trials by: value, trial, step.")] = "value",
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -185,7 +186,7 @@ def _order(run: Json, sort: str, goal: str) -> tuple[bool, float, int]:
 
 @app.command("stop")
 def stop(
-    sweep: Annotated[str, typer.Argument(help="The sweep's id.")],
+    sweep: Annotated[str, typer.Argument(help="The sweep's id.", autocompletion=sweep_ids)],
     server: ServerOption = None,
 ) -> None:
     """End a sweep: its trials are cancelled, and no more begin.

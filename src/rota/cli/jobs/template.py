@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.manager.connect import ServerOption
+from rota.cli.completion import template_names
+from rota.cli.manager.connect import ServerOption, TenantOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -32,8 +33,9 @@ PARAMETERS = (
     Column(key="range"),
     Column(key="help"),
 )
-NameArgument = Annotated[str, typer.Argument(help="The template's name.", metavar="NAME")]
-TenantOption = Annotated[str | None, typer.Option(help="The tenant that it belongs to.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="The template's name.", metavar="NAME", autocompletion=template_names)
+]
 
 
 @app.command("list")

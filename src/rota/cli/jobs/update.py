@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.cli.jobs.act import Jobs
+from rota.cli.jobs.act import AnyJobs
 from rota.cli.jobs.show import JobArgument
 from rota.cli.manager.connect import ServerOption
 from rota.cli.terminal import echo
@@ -44,7 +44,7 @@ def update(
     Client(server).update(job, changes)
 
 
-def requeue(jobs: Jobs = None, server: ServerOption = None) -> None:
+def requeue(jobs: AnyJobs = None, server: ServerOption = None) -> None:
     """Stop running jobs and let them wait again; submit ended ones again. Prints the jobs' ids.
 
     A running job goes on from its checkpoint, or starts over if it has none. An ended job gets a new id.

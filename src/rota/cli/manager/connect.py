@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.cli.completion import tenant_names
 from rota.cli.extras import need
 from rota.cli.terminal import NeutralOutput, echo
 from rota.core.errors import RotaError, Unavailable
@@ -26,6 +27,7 @@ CONTEXT = "ROTA_CONTEXT"
 SLURM = "ROTA_SLURM"
 """The variable that says that jobs are those of the Slurm cluster of this machine."""
 
+TenantOption = Annotated[str | None, typer.Option(help="The tenant that it belongs to.", autocompletion=tenant_names)]
 ServerOption = Annotated[
     str | None,
     typer.Option("--server", help="The manager's address; by default the one on this machine.", metavar="URL"),

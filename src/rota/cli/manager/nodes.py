@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.completion import node_names
 from rota.cli.human import size
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=node_names)]
 NODE_COLUMNS = (
     Column(key="id", title="node"),
     Column(key="type"),

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.completion import tenant_names
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
@@ -89,7 +90,7 @@ def add(
 
 @app.command("set")
 def set_cap(
-    tenant: Annotated[str, typer.Argument(help="The tenant's name.")],
+    tenant: Annotated[str, typer.Argument(help="The tenant's name.", autocompletion=tenant_names)],
     max_priority: Annotated[int | None, typer.Option(help="The highest priority that its jobs may have.")] = None,
     role: RoleOption = "member",
     max_time: TimeOption = None,
@@ -116,7 +117,7 @@ def set_cap(
 
 @app.command("remove")
 def remove(
-    tenant: Annotated[str, typer.Argument(help="The tenant's name.")],
+    tenant: Annotated[str, typer.Argument(help="The tenant's name.", autocompletion=tenant_names)],
     server: ServerOption = None,
 ) -> None:
     """Remove a tenant that has no unfinished jobs.

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.completion import policy_names
 from rota.cli.human import percent
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
@@ -185,7 +186,8 @@ def _side(side: Json) -> Json:
 
 def what_if(
     policy: Annotated[
-        list[str] | None, typer.Option(help="An alternative, with its options; may be given several times.")
+        list[str] | None,
+        typer.Option(help="An alternative, with its options; may be given several times.", autocompletion=policy_names),
     ] = None,
     add_nodes: Annotated[
         list[str] | None, typer.Option(help="TYPE=COUNT: nodes more than now, for all alternatives.", metavar="TYPE=N")

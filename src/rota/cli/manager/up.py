@@ -319,6 +319,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
     """The settings as those of the driver that runs tasks."""
     from rota.drivers.local.confinement.default_limits import SCRATCH_PART, default_limits, disk_part
     from rota.drivers.local.containers.settings import find_containers
+    from rota.drivers.local.interactive.idle_limit import IdleSessionLimit
     from rota.drivers.local.machine import device_nodes
     from rota.drivers.local.settings import LOG_FILES, Settings
     from rota.health.causes import read_causes
@@ -331,6 +332,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
         accounts=_accounts(settings),
         confinement=_confinement(settings),
         containers=find_containers(settings.containers, maps_accounts=not _accounts(settings).is_empty),
+        idle_sessions=IdleSessionLimit(after_s=settings.idle_sessions.after, warn_s=settings.idle_sessions.warn),
         umask=umask,
         task_env=settings.task_env or {},
         device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),

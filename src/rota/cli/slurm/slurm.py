@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
+from rota.cli.completion import policy_names
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
@@ -35,7 +36,10 @@ SHORTEST_S = 0.1
 def observe(
     slurm_conf: Config = None,
     policy: Annotated[
-        str, typer.Option("--policy", help="What forecasts assume of Slurm's scheduler.", metavar="NAME")
+        str,
+        typer.Option(
+            "--policy", help="What forecasts assume of Slurm's scheduler.", metavar="NAME", autocompletion=policy_names
+        ),
     ] = "easy",
     rest: Annotated[
         str | None,
@@ -76,7 +80,9 @@ def observe(
 @app.command("run")
 def run(
     slurm_conf: Config = None,
-    policy: Annotated[str, typer.Option("--policy", help="The policy that decides.", metavar="NAME")] = "easy",
+    policy: Annotated[
+        str, typer.Option("--policy", help="The policy that decides.", metavar="NAME", autocompletion=policy_names)
+    ] = "easy",
     placement: Annotated[
         str | None, typer.Option("--placement", help="How devices are chosen; by default as the policy likes.")
     ] = None,

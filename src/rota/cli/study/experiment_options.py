@@ -9,6 +9,7 @@ from typing import Annotated, get_type_hints
 
 import typer
 
+from rota.cli.completion import policy_names
 from rota.cli.render import OutputFormat, OutputOption
 
 
@@ -17,7 +18,9 @@ class ExperimentOptions:
     """What a user may give to `rota experiment`."""
 
     file: Annotated[Path | None, typer.Argument(help="The experiment; options add to it.", metavar="FILE.yaml")] = None
-    policy: Annotated[list[str] | None, typer.Option(help="A policy; may be repeated.", metavar="P")] = None
+    policy: Annotated[
+        list[str] | None, typer.Option(help="A policy; may be repeated.", metavar="P", autocompletion=policy_names)
+    ] = None
     trace: Annotated[
         list[str] | None,
         typer.Option(help="A trace file or a kind of generated workload; may be repeated.", metavar="FILE|KIND"),

@@ -8,13 +8,17 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.completion import file_kinds
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 
 
 def schema(
     kind: Annotated[
-        str | None, typer.Argument(metavar="[KIND]", help="A kind of file; without one, they are listed.")
+        str | None,
+        typer.Argument(
+            metavar="[KIND]", help="A kind of file; without one, they are listed.", autocompletion=file_kinds
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write all of them into a folder, as KIND.schema.json.", metavar="DIR")

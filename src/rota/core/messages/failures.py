@@ -21,6 +21,7 @@ class FailureCode(StrEnum):
     COMMAND = "command"
     SCRATCH = "out-of-scratch"
     CONTAINER = "container"
+    IDLE = "idle"
     KILLED = "killed"
     SIGNAL = "signal"
     EXIT = "exit"

@@ -277,6 +277,7 @@ def _failure_of(task: TaskHandle, attempt: Attempt) -> Failure:
         memory_limit=task.state.get("cause") == "memory",
         asked_memory=bool(attempt.job.roles[task.slot.role].memory_bytes),
         scratch_limit=task.state.get("cause") == "scratch",
+        idle=str(task.state.get("idle") or ""),
         gpu_memory_limit=task.state.get("excess", ""),
         not_suspended=str(task.state.get("swap_failed") or ""),
         crowded=attempt.crowded,

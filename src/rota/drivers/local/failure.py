@@ -65,6 +65,7 @@ def classify(
     asked_memory: bool = True,
     scratch_limit: bool = False,
     gpu_memory_limit: str = "",
+    idle: str = "",
     not_suspended: str = "",
     crowded: bool = False,
     not_contained: bool = False,
@@ -73,9 +74,12 @@ def classify(
     """The failure of a task that ended with an exit code or by a signal.
 
     `asked_memory` is whether its memory limit is what it asked for. `gpu_memory_limit` is by how much it exceeded what
-    it asked for, in words, if its supervisor ended it for that. `crowded` is whether suspended jobs held memory of its
+    it asked for, in words, if its supervisor ended it for that; `idle` why, if it did so because nothing
+    happened at its terminal. `crowded` is whether suspended jobs held memory of its
     GPUs. `not_contained` is whether its container could not be started.
     """
+    if idle:
+        return _failure(FailureClass.PERMANENT, FailureCode.IDLE, f"idle: {idle}")
     if gpu_memory_limit:
         return _failure(FailureClass.PERMANENT, FailureCode.GPU_OUT_OF_MEMORY, gpu_memory_limit)
     if memory_limit:

@@ -29,6 +29,7 @@ from rota.drivers.local.gpu.mig_layouts import MigLayouts
 from rota.drivers.local.gpu.mps import MpsDaemons
 from rota.drivers.local.gpu.settings import GpuSettings, MpsUse
 from rota.drivers.local.gpu.topology import GpuTopology
+from rota.drivers.local.interactive.idle_limit import IdleSessionLimit
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import TURN, environment, login_environment, tied_cpus
 from rota.drivers.local.task_runner.code import CODE
@@ -97,6 +98,8 @@ class Settings:
     """The table by which the output of a failed task tells the cause."""
     guide: LinkGuide | None = None
     """What settles the order of ranks, interfaces and turns of jobs; None without a network."""
+    idle_sessions: IdleSessionLimit = field(default_factory=IdleSessionLimit)
+    """When terminals end in which nothing happens."""
     gpu: GpuAbilities | None = None
     """By what supervisors suspend what runs on GPUs; None where that can't be or is not to be done."""
 
@@ -185,6 +188,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "confine": attempt.confine,
         "scratch": attempt.scratch,
         "interactive": None if attempt.launch.tty is None or slot.rank else {"tty": attempt.launch.tty},
+        "idle_sessions": settings.idle_sessions.order(attempt.launch.idle_s),
     }
 
 

@@ -269,7 +269,12 @@ class TaskHandle:
     @property
     def succeeded(self) -> bool:
         """Whether the task ended by itself and well."""
-        return self.phase is TaskPhase.ENDED and self.ran and self.state.get("exit_code") == 0
+        return (
+            self.phase is TaskPhase.ENDED
+            and self.ran
+            and self.state.get("exit_code") == 0
+            and not self.state.get("idle")
+        )
 
     @property
     def lost(self) -> bool:

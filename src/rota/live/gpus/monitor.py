@@ -137,7 +137,7 @@ class GpuMonitor:
 
     def _pass_on(self, job_id: JobId, attempt: int) -> None:
         """Tell what supervisors have warned of since the last look."""
-        for path in attempt_folder(self._home, job_id, attempt).glob("*/warning.json"):
+        for path in attempt_folder(self._home, job_id, attempt).glob("*/*warning.json"):
             try:
                 found = read_json(path)
                 key = (str(path), float((found or {})["at_s"]))

@@ -63,7 +63,7 @@ def warnings_of(home: Path, job_id: JobId) -> list[dict[str, Any]]:
     """Return the warnings about a job, oldest first: those of its supervisors, and those of the manager."""
     folder = home / "runs" / job_id
     found: list[dict[str, Any]] = []
-    for path in (*folder.glob("*/*/warning.json"), folder / "warnings.json"):
+    for path in (*folder.glob("*/*/*warning.json"), folder / "warnings.json"):
         try:
             known = read_json(path)
             found.extend((known or {}).get("warnings", [known] if known else []))

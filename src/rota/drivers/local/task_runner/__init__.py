@@ -9,5 +9,6 @@ supervisor dies, the recorder ends the task.
 Files in FOLDER, each written whole and then renamed: `task.json` (what to run), `claim` (its supervisor: made once),
 `state.json` (how far it is), `exit.json` (the recorder's word), `stop.json` and `rest.json` (orders),
 `output-OFFSET.log`, `gpus.json` and `energy.json` (what it uses of GPUs), `warning.json` (that it uses too much of
-them), `shared` (there once others have a part of them), and `tell`, a pipe on which the task may say `saving`.
+them), `idle-warning.json` and `idle.json` (that its terminal is idle, and that it is to be ended for that), `shared`
+(there once others have a part of them), and `tell`, a pipe on which the task may say `saving`.
 """

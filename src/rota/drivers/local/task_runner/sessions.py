@@ -57,6 +57,14 @@ class TaskSessions:
         if start and os.path.exists(WANTED) and not self._has_host():
             self._fork(pid, start)
 
+    def idle_end(self) -> str:
+        """Return why the session host has the task ended, whose terminal is idle; empty if it does not."""
+        if not self._task.get("idle_sessions"):
+            return ""
+        from rota.drivers.local.task_runner.interactive.idle import ordered_end
+
+        return ordered_end()
+
     def _has_host(self) -> bool:
         if self._host < 0:
             return False

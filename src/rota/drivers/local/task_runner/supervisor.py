@@ -297,6 +297,10 @@ class Supervisor:
         A later order can only shorten the grace.
         """
         self._sessions.obey(self._pid, self._processes.start)
+        if not self._cause and (why := self._sessions.idle_end()):
+            self._cause, self._state["idle"] = "idle", why
+            self._kill_at = min(self._kill_at, time.monotonic() + float(self._task["grace_s"]))
+            self._processes.signal_group(signal.SIGHUP)
         if self._order is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._kill_at = min(self._kill_at, time.monotonic() + float(read("stop.json")["grace_s"]))

@@ -19,11 +19,13 @@ from rota.drivers.local.task_runner.interactive.frames import (
     HANG_UP,
     INPUT,
     OPEN,
+    OUTPUT,
     RECEIVED,
     SIGNAL,
     SIZE,
     FrameFault,
 )
+from rota.drivers.local.task_runner.interactive.idle import IdleTerminals, order_end, tell_warning
 from rota.drivers.local.task_runner.interactive.opening import (
     CannotOpen,
     as_size,
@@ -66,6 +68,7 @@ class SessionHost:
         self._poller = select.poll()
         self._polled: dict[int, int] = {}
         self._number = 0
+        self._idle = IdleTerminals(task.get("idle_sessions"))
         self._ended_at = float("inf")
         self._is_told_of_end = False
         if stdio is not None:
@@ -129,6 +132,7 @@ class SessionHost:
         due = [session.over_at for session in self._sessions.values() if session.outputs]
         if self._ended_at != float("inf"):
             due.append(now + 0.2)
+        due.append(self._idle.next_s(list(self._sessions.values())))
         return min(max(min(due, default=now + 5.0) - now, 0.0), 5.0)
 
     def _handle(self, fd: int, event: int) -> None:
@@ -305,6 +309,7 @@ class SessionHost:
     def _look_after(self) -> None:
         """Finish sessions that are over, and end those without a client for long."""
         now = time.monotonic()
+        self._look_for_idle(now)
         for session in list(self._sessions.values()):
             is_lost = session.is_forward and not session.clients
             if session.exit is None and (is_lost or session.over_at <= now):
@@ -318,6 +323,22 @@ class SessionHost:
                 self._finish(session, now)
             elif not session.is_main and session.lost_s is not None and now - session.lost_s > FORGET_S:
                 self._hang_up(session)
+
+    def _look_for_idle(self, now: float) -> None:
+        """Warn idle terminals on their screens, and end those that stay idle."""
+        for session, words, ends in self._idle.look(list(self._sessions.values()), now):
+            said = f"\r\nrota: {words}\r\n".encode()
+            session.ring.add(OUTPUT, said)
+            if session.is_main:
+                self._keep(said)
+                if ends:
+                    order_end(words.partition(": ")[2])
+                else:
+                    tell_warning(words)
+            elif ends:
+                self._hang_up(session)
+            for client in list(session.clients):
+                self._pump(client)
 
     def _finish(self, session: HostSession, now: float) -> None:
         if session.is_main and not self._is_told_of_end:
