@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from rota.core.errors import RotaError, did_you_mean
+from rota.files.alerts.pattern_cost import is_cheap
 from rota.files.alerts.sources import EVENTS, METRICS, FigureUnit
 from rota.files.quantities import NotAQuantity, parse_bytes, parse_duration
 
@@ -255,12 +256,21 @@ def _matchers(text: str, whole: str) -> Iterable[LabelMatcher]:
             raise BadCondition(f'{_shown(whole)}: write labels as {{label="value", other=~"pattern"}}')
         value = re.sub(r"\\(.)", r"\1", found[3][1:-1]) if "~" not in found[2] else found[3][1:-1].replace('\\"', '"')
         if "~" in found[2]:
-            try:
-                _pattern(value)
-            except re.error as error:
-                raise BadCondition(f"{_shown(whole)}: {value[:60]!r} is not a pattern: {error}") from error
+            _refuse_pattern(value, whole)
         yield LabelMatcher(label=found[1], sign=found[2], text=value)
         at = found.end()
+
+
+def _refuse_pattern(text: str, whole: str) -> None:
+    try:
+        is_good = is_cheap(text)
+    except re.error as error:
+        raise BadCondition(f"{_shown(whole)}: {text[:60]!r} is not a pattern: {error}") from error
+    if not is_good:
+        raise BadCondition(
+            f"{_shown(whole)}: {text[:60]!r} may take too long: at most two of *, + and {{m,n}} are possible, none "
+            "within another or around |; use several matchers"
+        )
 
 
 def _number(text: str, whole: str) -> float:

@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 from rota.core.errors import RotaError
 
 MOST_VOLUMES = 64
+MOST_NAME = 512
+MOST_PATH = 1024
 _PATH = re.compile(r"/[A-Za-z0-9._@+=~ -]+(/[A-Za-z0-9._@+=~ -]+)*", re.ASCII)
 """Paths without colons and commas, which separate the parts of a runtime's options, and without control characters."""
 _IMAGE = re.compile(
@@ -40,9 +42,15 @@ def image_name(text: str) -> str:
 
     What a runtime could take for an option, for a transport or for another argument is no name.
     """
-    is_file = text.endswith(".sif") and _PATH.fullmatch(text) is not None and ".." not in PurePosixPath(text).parts
-    is_name = _IMAGE.fullmatch(text) is not None and text.partition(":")[0] not in _TRANSPORTS
-    if len(text) > 512 or not (is_file or is_name):
+    is_short = len(text) <= MOST_NAME  # asked before anything looks at each letter
+    is_file = (
+        is_short
+        and text.endswith(".sif")
+        and _PATH.fullmatch(text) is not None
+        and ".." not in PurePosixPath(text).parts
+    )
+    is_name = is_short and _IMAGE.fullmatch(text) is not None and text.partition(":")[0] not in _TRANSPORTS
+    if not (is_file or is_name):
         raise RotaError(f"job: image is {text!r:.80}; write it like pytorch/pytorch:2.5.1 or localhost/mine:1")
     return text
 
@@ -87,4 +95,5 @@ def _volume(number: int, text: str) -> MountedVolume:
 
 
 def _is_plain(path: str) -> bool:
-    return _PATH.fullmatch(path) is not None and not {"..", "."} & {*path.split("/")} and len(path) <= 1024
+    is_short = len(path) <= MOST_PATH
+    return is_short and _PATH.fullmatch(path) is not None and not {"..", "."} & {*path.split("/")}
