@@ -85,7 +85,8 @@ def test_trials_pause_and_resume_until_the_best_has_run_to_its_end(shared: Manag
     assert found["best"]["trial"] == best["trial"]
     assert found["best"]["value"] == pytest.approx(best["params"]["x"] + 1 / 16)
     assert set(steps_done(values).values()) == {1}, "a resumed trial goes on where it was"
-    assert shared.client.job(best["job"])["attempt"] > 1, "the first of a rung always pauses"
+    attempts = [shared.client.job(run["job"])["attempt"] for run in found["runs"]]
+    assert max(attempts) > 1, "of those that pause at a rung, some go on when others have come to it"
     assert sum(run["state"] == "stopped" for run in found["runs"]) >= 8
     assert all(shared.state(run["job"]) == "cancelled" for run in found["runs"] if run["state"] == "stopped")
     assert 0 < found["device_s"] < 12 * 16

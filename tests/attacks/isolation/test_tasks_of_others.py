@@ -223,4 +223,4 @@ def test_victims_jobs_end_as_they_should(shared: Shared, prey: tuple[str, int]) 
 
     assert shared.manager.wait(job_id)["state"] == "cancelled"
     eventually(lambda: not Path(f"/proc/{pid}").exists())
-    assert not (shared.manager.home / "runs" / job_id / "private-1").exists()
+    eventually(lambda: not (shared.manager.home / "runs" / job_id / "private-1").exists())
