@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.cli.completion import tenant_names
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
@@ -62,7 +63,9 @@ def add(
     nodes: Annotated[str | None, typer.Option(help="Which nodes, e.g. n1,n2.")] = None,
     gpus: Annotated[int | None, typer.Option(help="So many GPUs in whole nodes, which the manager chooses.")] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Of this type; with --gpus.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="The tenant whose jobs may use them.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="The tenant whose jobs may use them.", autocompletion=tenant_names)
+    ] = None,
     users: Annotated[str | None, typer.Option(help="The users whose jobs may use them, e.g. ada,ben.")] = None,
     server: ServerOption = None,
 ) -> None:
