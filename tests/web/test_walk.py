@@ -81,7 +81,7 @@ def test_a_user_walks_from_the_login_to_the_usage(chromium: Browser, server: Ser
     page = desk.go("/home")
     page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Log in").click()
-    page.wait_for_selector("h1")
+    page.wait_for_url("**/home")
     desk.go("/home")
     expect(page.get_by_text("You have no active jobs.")).to_be_visible()
 

@@ -62,8 +62,8 @@ class AlertsPage:
         principal = self._context.principal()
         found = [alert for alert in self._keeper.all() if may_see(principal, alert)][:MOST_SHOWN]
         silences = self._keeper.silences if self._context.is_admin else []
-        state = ([alert_out(self._keeper, alert) for alert in found], [silence_out(each) for each in silences])
-        if state == self._drawn:
+        state = ([self._shown(alert) for alert in found], [silence_out(each) for each in silences])
+        if state == self._drawn:  # a row that is drawn again takes no click that is on its way
             return
         self._drawn = state
         self._body.clear()
@@ -75,6 +75,12 @@ class AlertsPage:
             with self._empty_state:
                 empty("Nothing is wrong.", "Rules stand in the settings of the manager, under alerts.")
         self._show_silences(silences)
+
+    def _shown(self, alert: Alert) -> tuple[object, ...]:
+        """Return what a row shows: figures that always change are not part of it."""
+        out = alert_out(self._keeper, alert)
+        notes = (out["text"], out["labels"].get("job"), out["silenced"])
+        return alert.id, alert.state, alert.severity, alert.rule, alert.since_s, alert.acknowledged_by, *notes
 
     def _row(self, alert: Alert) -> None:
         shown = alert_out(self._keeper, alert)
