@@ -68,4 +68,4 @@ def test_steps_and_requests_at_the_end_of_a_term(
     assert max(slow) < 20
     bed.admin.delete("/api/v1/namespaces/default/pods", {"gracePeriodSeconds": 0})
     bed.admin.make(pod("last", 8))
-    eventually(lambda: view.node_of("last"), within_s=60)
+    eventually(lambda: view.node_of("last"))
