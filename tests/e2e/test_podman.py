@@ -42,7 +42,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def somebody() -> Iterator[pwd.struct_passwd]:
+def unix_user() -> Iterator[pwd.struct_passwd]:
     """A Unix user without numbers of other users, which only further programs could give its containers."""
     if os.geteuid() != 0 or shutil.which("useradd") is None:
         pytest.skip("only root can make Unix users, with useradd")
@@ -123,19 +123,19 @@ def become(
     become_runtime(order, beside=False)
 
 
-def test_rootless_container_is_its_users(folder: Path, somebody: pwd.struct_passwd) -> None:
+def test_rootless_container_is_its_users(folder: Path, unix_user: pwd.struct_passwd) -> None:
     archive, mine = folder / "image.tar", folder / "mine"
     write_image(archive)
     mine.mkdir()
-    os.chown(mine, somebody.pw_uid, somebody.pw_gid)
+    os.chown(mine, unix_user.pw_uid, unix_user.pw_gid)
     run = "cat /etc/whose; echo $WORDS; touch made; grep -E '^(CapEff|NoNew)' /proc/self/status; cat /proc/self/uid_map"
 
     def work() -> None:
         os.setgroups([])
-        os.setgid(somebody.pw_gid)
-        os.setuid(somebody.pw_uid)
+        os.setgid(unix_user.pw_gid)
+        os.setuid(unix_user.pw_uid)
         os.environ.clear()
-        os.environ |= {"HOME": somebody.pw_dir, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        os.environ |= {"HOME": unix_user.pw_dir, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         imports = ("podman", "--cgroup-manager", "cgroupfs", "import", str(archive), IMAGE)
         subprocess.run(imports, check=True, capture_output=True)
         become(run, mine / "own", None)
@@ -143,8 +143,8 @@ def test_rootless_container_is_its_users(folder: Path, somebody: pwd.struct_pass
     said = said_by(folder, work).split()
 
     assert said[:8] == ["of", "the", "image", "two", "words", "CapEff:", "0000000000000000", "NoNewPrivs:"]
-    assert said[-3:] == ["0", str(somebody.pw_uid), "1"]  # its root is the user, and nothing else
-    assert (mine / "made").stat().st_uid == somebody.pw_uid
+    assert said[-3:] == ["0", str(unix_user.pw_uid), "1"]  # its root is the user, and nothing else
+    assert (mine / "made").stat().st_uid == unix_user.pw_uid
 
 
 def test_device_is_handed_over_by_its_name_and_no_other(folder: Path) -> None:
