@@ -85,11 +85,12 @@ class Style:
     def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
         """Devices for all tasks of a job, or None; one larger than a node gets proven nodes where they can hold it."""
         if inventory.unproven and is_larger_than_a_node(inventory, job):
-            inventory.avoided = inventory.unproven
+            avoided = inventory.avoided
+            inventory.avoided = avoided | inventory.unproven
             try:
                 placement = self._find(inventory, job, insist)
             finally:
-                inventory.avoided = 0
+                inventory.avoided = avoided
             if placement is not None:
                 return placement
         return self._find(inventory, job, insist)
