@@ -54,6 +54,22 @@ def test_job_that_can_not_start_within_the_window_reserves_nothing(window_s: flo
     assert world.submit("late", gpus=1, work=500.0) == decisions
 
 
+@pytest.mark.parametrize(
+    ("group_s", "starts_s"), [(0.0, 160.0), (30.0, 170.0), (1000.0, 900.0)], ids=["one by one", "doubling", "all"]
+)
+def test_running_jobs_count_as_ended_in_groups(group_s: float, starts_s: float) -> None:
+    """The first group ends 30 s after 120 s, the second 60 s after it, and so holds those that end at 160 and 170 s."""
+    world = World(gpus=1, nodes=5, policy=f"{ALL},group_s={group_s:g}")
+    for number, work in enumerate((100.0, 160.0, 170.0, 900.0), start=2):
+        world.running(f"x{number}", gpus=1, work=work, at=on(f"n{number}", 1))
+    world.submit("wide", gpus=1, workers=3, work=10.0)
+
+    assert world.submit("long", gpus=1, work=5000.0) == []
+    reason = world.why("long")
+    assert reason is not None
+    assert (reason.job, reason.until_s) == (JobId("wide"), starts_s)
+
+
 def test_jobs_beyond_the_depth_are_not_considered() -> None:
     world = World(gpus=2, policy="easy:reserve=0,depth=2").running("x", gpus=1, work=100.0)
     world.submit("wide", gpus=2, work=10.0)

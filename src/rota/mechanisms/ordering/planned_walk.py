@@ -196,14 +196,27 @@ class PlannedWalk:
         room = RoomCount(live, draft.inventory, taken)
         trial = draft.trial()
         found = (math.inf, 0)
-        for end_s, _, holder in self._by_end():
+        group_s = within_s = self._planning.group_s
+        first_s = -1.0
+        holders = self._by_end()
+        for at, (end_s, _, holder) in enumerate(holders):
             if end_s > last_s or end_s == math.inf:
                 break
             held = holder.placement
-            if held is None:
+            if held is None or (taken and not nodes_of(held) & ~taken):
                 continue
             draft.release(holder)
-            if room.suffices_after(held):
+            may_fit = room.suffices_after(held)
+            if group_s and at + 1 < len(holders):
+                if first_s < 0:
+                    first_s = (math.floor(end_s / group_s) + 1) * group_s
+                next_s = holders[at + 1][0]
+                if next_s <= first_s + within_s:
+                    continue
+                within_s *= 2
+                while next_s < math.inf and next_s > first_s + within_s:
+                    within_s *= 2
+            if may_fit:
                 answer = self._offer(live, taken)
                 if not isinstance(answer, Reason):
                     found = (end_s, nodes_of(answer))

@@ -55,6 +55,9 @@ class Planning:
     """Reservations begin and end at multiples of this."""
     interval_s: float = 0.0
     """Jobs pass others at multiples of this only; 0: at every event."""
+    group_s: float = 0.0
+    """Running jobs count as ended in groups: those that end until so long after the first, until twice as long, and so
+    on; 0: one by one."""
     depth: int = 0
     """How many waiting jobs are considered at most; 0: every one."""
     limits: bool = False

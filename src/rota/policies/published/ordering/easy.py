@@ -18,20 +18,22 @@ class EasyParams:
 
     With any other value, reservations are of whole nodes, as in Slurm: the first `reserve` waiting jobs (0: all, which
     is conservative backfill) reserve the nodes on which they can start first, if that is within `window_s`. Times are
-    rounded down to `resolution_s`; jobs pass others at multiples of `interval_s` (0: always); only the first `depth`
-    waiting jobs are considered (0: all). With `limits`, simulated jobs are expected to run for as long as their users
-    said, not as long as they will. `rota slurm policy` reads all of them from Slurm's configuration.
+    rounded down to `resolution_s`; running jobs are taken to end in groups, the first `group_s` long, each further one
+    reaching twice as far (0: one by one); jobs pass others at multiples of `interval_s` (0: always); only the first
+    `depth` waiting jobs are considered (0: all). With `limits`, simulated jobs are expected to run for as long as their
+    users said, not as long as they will. `rota slurm policy` reads all of them from Slurm's configuration.
     """
 
     reserve: int = 1
     window_s: float = math.inf
     resolution_s: float = 0.0
     interval_s: float = 0.0
+    group_s: float = 0.0
     depth: int = 0
     limits: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("reserve", "depth", "resolution_s", "interval_s"):
+        for name in ("reserve", "depth", "resolution_s", "interval_s", "group_s"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise RotaError(f"easy: {name} is {value:g}; it must be a finite number, 0 or more")
@@ -47,6 +49,7 @@ def _backfill(params: EasyParams) -> Backfill | Planning:
         window_s=params.window_s,
         resolution_s=params.resolution_s,
         interval_s=params.interval_s,
+        group_s=params.group_s,
         depth=params.depth,
         limits=params.limits,
     )
