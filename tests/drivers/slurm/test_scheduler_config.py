@@ -41,7 +41,9 @@ def shown(parameters: str = "(null)", **more: str) -> SlurmPolicy:
 def test_defaults_are_those_of_slurm() -> None:
     found = shown()
 
-    assert found.policy == "easy:reserve=0,window_s=86400,resolution_s=60,interval_s=30,depth=500,limits=true"
+    assert (
+        found.policy == "easy:reserve=0,window_s=86400,resolution_s=60,interval_s=30,group_s=30,depth=500,limits=true"
+    )
     assert found.placement == "consecutive"
     assert found.left_out == ()
 
@@ -49,7 +51,9 @@ def test_defaults_are_those_of_slurm() -> None:
 def test_policy_and_placement_can_be_run() -> None:
     found = shown("bf_window=20160,bf_resolution=300,bf_interval=60,bf_max_job_test=50,bf_job_part_count_reserve=1")
 
-    assert found.policy == "easy:reserve=1,window_s=1209600,resolution_s=300,interval_s=60,depth=50,limits=true"
+    assert (
+        found.policy == "easy:reserve=1,window_s=1209600,resolution_s=300,interval_s=60,group_s=30,depth=50,limits=true"
+    )
     declared, options = find_policy(found.policy)
     assert declared.read(options).window_s == 14 * 86400.0
     assert style(found.placement).name == "consecutive"
@@ -60,11 +64,11 @@ def test_what_only_limits_the_work_of_slurm_is_not_named() -> None:
 
 
 def test_what_has_no_counterpart_is_named() -> None:
-    found = shown("bf_max_job_user=10,bf_min_age_reserve=600", PriorityWeightQOS="10", TopologyPlugin="topology/tree")
+    found = shown("bf_max_job_user=10,bf_window_linear=60", PriorityWeightQOS="10", TopologyPlugin="topology/tree")
 
     assert [(line.name, line.value) for line in found.left_out] == [
         ("bf_max_job_user", "10"),
-        ("bf_min_age_reserve", "600"),
+        ("bf_window_linear", "60"),
         ("PriorityWeightQOS", "10"),
         ("TopologyPlugin", "topology/tree"),
     ]
@@ -131,7 +135,7 @@ def test_command_prints_the_policy_alone_on_stdout(tmp_path: Path) -> None:
     path.write_text(SHOWN.format(parameters="bf_min_prio_reserve=5,bf_window=60"))
 
     made = CliRunner().invoke(app, ["slurm", "policy", "--from", str(path)])
-    options = "reserve=0,window_s=3600,resolution_s=60,interval_s=30,depth=500,limits=true"
+    options = "reserve=0,window_s=3600,resolution_s=60,interval_s=30,group_s=30,depth=500,limits=true"
     assert made.stdout == f"--policy easy:{options} --placement consecutive\n"
     assert "bf_window = 60: window_s=3600" in made.stderr
     assert "left out: bf_min_prio_reserve = 5" in made.stderr

@@ -231,7 +231,7 @@ def test_replay_of_the_accounting_starts_jobs_in_slurms_order(accounting_slurm: 
         return made.stdout
 
     said = rota("slurm", "accounting", "day.txt", "--since", before, "--scenario", "day.yaml")
-    assert "easy:reserve=0,window_s=86400,resolution_s=60,interval_s=1,depth=500,limits=true" in said
+    assert "easy:reserve=0,window_s=86400,resolution_s=60,interval_s=1,group_s=30,depth=500,limits=true" in said
     rota("sim", "--scenario", "day.yaml", "--out", "out")
     with (tmp_path / "out" / "jobs.csv").open() as file:
         replayed = {row["id"]: float(row["start_s"]) for row in csv.DictReader(file)}

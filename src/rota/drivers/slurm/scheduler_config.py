@@ -16,6 +16,8 @@ from rota.core.errors import RotaError
 _ABSENT = frozenset({"", "(null)", "none", "n/a"})
 _MOST_S = {"bf_window": 30 * 1440, "bf_resolution": 3600, "bf_interval": 10800, "bf_max_job_test": 1_000_000}
 """The largest values that Slurm takes; it uses its default in place of others."""
+_GROUP_S = 30
+"""Seconds within which running jobs are first taken to have ended together (`_will_run_test` of select/cons_tres)."""
 _WORK = frozenset(
     {
         *("batch_sched_delay", "bf_continue", "bf_max_time", "bf_yield_interval", "bf_yield_rpc_cnt", "bf_yield_sleep"),
@@ -108,6 +110,15 @@ def _planned(parameters: Mapping[str, str], lines: list[Line]) -> str:
     mirror("bf_window", 1440, "window_s", "minutes; a job that can't start so soon gets no reservation", unit=60)
     mirror("bf_resolution", 60, "resolution_s", "seconds to which the times of reservations are rounded down")
     mirror("bf_interval", 30, "interval_s", "seconds between two looks for jobs that can pass others")
+    options.append(f"group_s={_GROUP_S}")
+    lines.append(
+        Line(
+            name="bf_window_linear",
+            value="not set",
+            meaning="seconds; running jobs count as ended in groups, each twice as long as the one before",
+            becomes=options[-1],
+        )
+    )
     mirror("bf_max_job_test", 500, "depth", "how many waiting jobs are considered at most")
     options.append("limits=true")
     lines.append(
