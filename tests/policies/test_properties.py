@@ -38,7 +38,7 @@ OPTIONS = [
 ]
 PLANNED = [
     "easy:reserve=0",
-    "easy:reserve=2,window_s=40,resolution_s=4,depth=5,limits=true",
+    "easy:reserve=2,window_s=40,resolution_s=4,group_s=8,depth=5,limits=true",
     "easy:reserve=0,interval_s=8",
 ]
 IN_ROUNDS = [*in_rounds(), *OPTIONS]

@@ -39,6 +39,7 @@ class PlannedWalk:
         "_heap",
         "_holders",
         "_index",
+        "_moved",
         "_planning",
         "_refused",
         "_unplanned",
@@ -55,6 +56,8 @@ class PlannedWalk:
         self._heap: list[tuple[Key, Lane, int]] = []
         self._displaced = displaced
         """Jobs that were given devices in this plan and lost them again: they displace no job themselves."""
+        self._moved = False
+        """Whether jobs that lost their devices have joined lanes since the last look at them."""
         self._holders: list[tuple[float, int, LiveJob]] = []
         """The holders of devices, in the order in which they are expected to end; empty until it is needed."""
         self._refused: dict[Lane, float] = {}
@@ -75,7 +78,7 @@ class PlannedWalk:
             self._push(lane, 0)
         examined = 0
         while self._heap and (examined < planning.depth or not planning.depth or not whole):
-            _, lane, at = heapq.heappop(self._heap)
+            key, lane, at = heapq.heappop(self._heap)
             live = lane.at(at)[1]
             scope: Hashable = None if whole else draft.allocator.quota_scope(live)
             if scope in stuck:
@@ -92,7 +95,10 @@ class PlannedWalk:
                 self._earliest.clear()
                 if self._holders:
                     insort(self._holders, (draft.now_s + runs_s, live.seq, live))
-                self._push(lane, at)
+                if self._moved:
+                    self._push_all_after(key)
+                else:
+                    self._push(lane, at)
                 continue
             self._push(lane, at + 1)
             if not whole:
@@ -103,6 +109,13 @@ class PlannedWalk:
     def _push(self, lane: Lane, at: int) -> None:
         if at < len(lane):
             heapq.heappush(self._heap, (lane.at(at)[0], lane, at))
+
+    def _push_all_after(self, key: Key) -> None:
+        """Go on from a place in the order, after jobs that wait again have moved others in their lanes."""
+        self._moved = False
+        self._heap = []
+        for lane in self._index.lanes.values():
+            self._push(lane, next((at for at in range(len(lane)) if lane.at(at)[0] > key), len(lane)))
 
     # -- now -------------------------------------------------------------------------------------
 
@@ -115,7 +128,7 @@ class PlannedWalk:
         taken = self.plan.taken(now_s, now_s + runs_s)
         answer = self._offer(live, taken)
         if isinstance(answer, Reason):
-            answer = self._displace(lane.at(at)[0], live) or answer
+            answer = self._displace(live) or answer
         if not isinstance(answer, Reason):
             return answer
         first = first_on(self.plan.reservations, taken, now_s + runs_s)
@@ -141,7 +154,7 @@ class PlannedWalk:
             return Reason(code=ReasonCode.FRAGMENTED, need_milli=live.gpu_milli)
         return answer
 
-    def _displace(self, key: Key, live: LiveJob) -> Placement | None:
+    def _displace(self, live: LiveJob) -> Placement | None:
         """Devices of jobs that tenancy displaces; a guarantee is kept whatever is reserved."""
         draft, index = self._draft, self._index
         if not live.job.preempts or live in self._displaced:
@@ -151,9 +164,7 @@ class PlannedWalk:
             return None
         for victim in offer.victims:
             give_way(draft, index, victim, self._displaced)
-        self._heap = []
-        for lane in index.lanes.values():  # victims that wait again have moved the others
-            self._push(lane, next((at for at in range(len(lane)) if lane.at(at)[0] > key), len(lane)))
+        self._moved = True
         self._holders = []
         self._refused.clear()
         self._unplanned.clear()
