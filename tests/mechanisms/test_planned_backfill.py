@@ -37,13 +37,41 @@ def test_reservation_holds_its_node_whole() -> None:
     world = World(gpus=2, policy=ALL).running("x", gpus=1, work=100.0)
     world.submit("wide", gpus=2, work=10.0)
 
-    assert world.submit("until then", gpus=1, work=99.0) == [start("until then", on("n1", [1]))]
-    world = World(gpus=2, policy=ALL).running("x", gpus=1, work=100.0)
-    world.submit("wide", gpus=2, work=10.0)
     assert world.submit("longer", gpus=1, work=101.0) == []
     reason = world.why("longer")
     assert reason is not None
     assert (reason.code, reason.job, reason.until_s) == (ReasonCode.WOULD_DELAY, JobId("wide"), 100.0)
+
+    assert world.submit("until then", gpus=1, work=99.0) == [start("until then", on("n1", [1]))]
+
+
+def test_job_goes_to_a_node_that_is_not_reserved() -> None:
+    """`wide` needs two devices of a node and gets n1; the tightest node for `long` would be n1, too."""
+    world = World(gpus=2, nodes=2, policy=ALL)
+    world.running("x", gpus=1, work=100.0, at=on("n1", 1)).running("y", gpus=1, work=150.0, at=on("n2", 1))
+    world.submit("wide", gpus=2, work=10.0)
+
+    assert world.submit("long", gpus=1, work=500.0) == [start("long", on("n2", [1]))]
+
+
+def test_reservation_that_would_overlap_begins_when_the_other_ends() -> None:
+    """`two` takes n1 from 100 to 110 s, so `three` takes both nodes from 110 s."""
+    for work, decisions in ((109.0, [start("short", on("n2", 1))]), (111.0, [])):
+        world = World(of=cluster(node("n1", 2), node("n2", 1)), policy=ALL).running("x", gpus=2, work=100.0)
+        world.submit("two", gpus=2, work=10.0)
+        world.submit("three", gpus=1, workers=3, work=10.0)
+
+        assert world.submit("short", gpus=1, work=work) == decisions
+
+
+def test_plan_is_made_again_after_a_start_that_changes_it() -> None:
+    """With `first` running, `x` and `y` are in one group, so that `wide` is expected at 1500 s and `second` fits."""
+    world = World(gpus=4, nodes=3, policy=f"{ALL},group_s=30")
+    world.running("x", gpus=4, work=1000.0, at=on("n2", 4)).running("y", gpus=4, work=1500.0, at=on("n3", 4))
+    world.submit("wide", gpus=4, workers=2, work=10.0)
+    assert world.submit("second", gpus=1, work=1200.0) == []
+
+    assert world.submit("first", gpus=1, work=10.0) == [start("first", on("n1", 1)), start("second", on("n1", [1]))]
 
 
 @pytest.mark.parametrize(("window_s", "decisions"), [(99.0, [start("late", on("n1", [1]))]), (100.0, [])])

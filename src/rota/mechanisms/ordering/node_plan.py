@@ -6,6 +6,7 @@ A reservation holds its nodes whole, from its start to its end, however few of t
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -30,11 +31,14 @@ class NodeReservation:
 class NodePlan:
     """The reservations of one walk down the order; times are rounded down to multiples of the resolution."""
 
-    __slots__ = ("_resolution_s", "reservations")
+    __slots__ = ("_ends_s", "_resolution_s", "reservations")
 
     def __init__(self, resolution_s: float) -> None:
         self._resolution_s = resolution_s
         self.reservations: list[NodeReservation] = []
+        """All reservations, the first to end first."""
+        self._ends_s: list[float] = []
+        """Their ends."""
 
     def rounded(self, at_s: float) -> float:
         """A time as the plan keeps it."""
@@ -47,24 +51,29 @@ class NodePlan:
         if self.taken(begin_s, end_s, inclusive=False) & nodes:
             return False
         end_s = max(end_s, begin_s + self._resolution_s)
-        self.reservations.append(NodeReservation(live, begin_s, end_s, nodes))
+        at = bisect_right(self._ends_s, end_s)
+        self._ends_s.insert(at, end_s)
+        self.reservations.insert(at, NodeReservation(live, begin_s, end_s, nodes))
         return True
 
     def taken(self, from_s: float, to_s: float, *, inclusive: bool = True) -> int:
         """The nodes that are reserved for some time between two moments; `inclusive`: or from the second on."""
         nodes = 0
-        for each in self.reservations:
-            if each.ends_s > from_s and (each.starts_s < to_s or (inclusive and each.starts_s == to_s)):
+        reservations = self.reservations
+        for at in range(bisect_right(self._ends_s, from_s), len(reservations)):
+            each = reservations[at]
+            if each.starts_s < to_s or (inclusive and each.starts_s == to_s):
                 nodes |= each.nodes
         return nodes
 
     def next_end_s(self, from_s: float, to_s: float) -> float:
         """When, after the first moment, a reservation ends that keeps nodes from a job between both; else infinity."""
-        found = math.inf
-        for each in self.reservations:
-            if from_s < each.ends_s < found and each.starts_s <= to_s:
-                found = each.ends_s
-        return found
+        reservations = self.reservations
+        for at in range(bisect_right(self._ends_s, from_s), len(reservations)):
+            each = reservations[at]
+            if each.starts_s <= to_s:
+                return each.ends_s
+        return math.inf
 
 
 def first_on(reservations: Iterable[NodeReservation], nodes: int, until_s: float) -> NodeReservation | None:

@@ -25,9 +25,6 @@ from rota.mechanisms.ordering.node_plan import NodePlan, first_on
 from rota.mechanisms.ordering.node_yields import Key
 from rota.mechanisms.ordering.rule import Planning
 
-OVERDUE_S = 1.0
-"""A job that should have ended is expected to end so soon."""
-
 
 class PlannedWalk:
     """One walk down the order."""
@@ -209,6 +206,7 @@ class PlannedWalk:
         found = (math.inf, 0)
         group_s = within_s = self._planning.group_s
         first_s = -1.0
+        named: list[LiveJob] = []
         holders = self._by_end()
         for at, (end_s, _, holder) in enumerate(holders):
             if end_s > last_s or end_s == math.inf:
@@ -216,18 +214,20 @@ class PlannedWalk:
             held = holder.placement
             if held is None or (taken and not nodes_of(held) & ~taken):
                 continue
-            draft.release(holder)
-            may_fit = room.suffices_after(held)
+            named.append(holder)
+            may_fit = room.suffices_after(holder, held)
             if group_s and at + 1 < len(holders):
                 if first_s < 0:
                     first_s = (math.floor(end_s / group_s) + 1) * group_s
                 next_s = holders[at + 1][0]
                 if next_s <= first_s + within_s:
                     continue
-                within_s *= 2
                 while next_s < math.inf and next_s > first_s + within_s:
                     within_s *= 2
             if may_fit:
+                for each in named:
+                    draft.release(each)
+                named = []
                 answer = self._offer(live, taken)
                 if not isinstance(answer, Reason):
                     found = (end_s, nodes_of(answer))
@@ -240,48 +240,53 @@ class PlannedWalk:
         if not self._holders:
             now_s = self._draft.now_s
             for live in self._index.holding:
-                end_s = now_s + max(expected_s(live, self._planning, self._draft.now_s), OVERDUE_S)
+                end_s = now_s + expected_s(live, self._planning, now_s)
                 self._holders.append((end_s, live.seq, live))
             self._holders.sort()
         return self._holders
 
 
 class RoomCount:
-    """A bound on how many tasks find room on the nodes that a job may use, by whole devices alone."""
+    """A bound on how many tasks find room on the nodes that a job may use, by their devices alone."""
 
-    __slots__ = ("_free", "_inventory", "_per_task", "_taken", "_tasks", "_total")
+    __slots__ = ("_allowed", "_free", "_inventory", "_per_task", "_tasks", "_total")
 
     def __init__(self, live: LiveJob, inventory: Inventory, taken: int) -> None:
         role = live.job.roles[0]
         self._inventory = inventory
-        self._taken = taken
-        counts = len(live.job.roles) == 1 and not role.is_fraction and role.device_milli >= WHOLE
+        counts = len(live.job.roles) == 1 and role.device_milli >= WHOLE
         self._per_task = role.device_milli // WHOLE if counts else 0
-        """0 where devices tell nothing."""
+        """0 where whole devices tell nothing."""
         self._tasks = role.count if live.job.elastic is None else live.job.elastic.min_tasks
+        self._allowed = 0
+        """The nodes that the job may use, as a bit set."""
         self._free: dict[int, int] = {}
-        """By node, the room that was counted last."""
+        """Devices that are free on these nodes, now or once those named before have ended."""
         self._total = 0
-        if self._per_task:
-            for pool in inventory.eligible(role):
-                for free in range(self._per_task, len(pool.by_free)):
-                    nodes = pool.by_free[free] & ~taken
-                    while nodes:
-                        low = nodes & -nodes
-                        nodes ^= low
-                        self._free[low.bit_length() - 1] = free // self._per_task
-                        self._total += free // self._per_task
+        if not counts:
+            return
+        for pool in inventory.eligible(role):
+            self._allowed |= pool.nodes & ~taken
+            for free in range(1, len(pool.by_free)):
+                nodes = pool.by_free[free] & ~taken
+                while nodes:
+                    low = nodes & -nodes
+                    nodes ^= low
+                    self._free[low.bit_length() - 1] = free
+                    self._total += free // self._per_task
 
-    def suffices_after(self, released: Placement) -> bool:
-        """Whether there may be room enough, after a placement was given back."""
+    def suffices_after(self, holder: LiveJob, held: Placement) -> bool:
+        """Whether there may be room enough, once a holder has ended too."""
         per_task = self._per_task
         if not per_task:
             return True
-        for slot in released:
-            if not self._taken >> slot.node & 1:
-                room = self._inventory.nodes[slot.node].free // per_task
-                self._total += room - self._free.get(slot.node, 0)
-                self._free[slot.node] = room
+        for slot in held:
+            if self._allowed >> slot.node & 1:
+                devices = self._inventory.nodes[slot.node].node.devices
+                before = self._free.get(slot.node, 0)
+                after = devices if holder.job.exclusive else min(before + slot.devices.bit_count(), devices)
+                self._free[slot.node] = after
+                self._total += after // per_task - before // per_task
         return self._total >= self._tasks
 
 
