@@ -23,7 +23,7 @@ from rota.core.state.state import State
 from rota.mechanisms.ordering.easy_reservation import Reservation
 from rota.mechanisms.ordering.index import Index
 from rota.mechanisms.ordering.lanes import Lane
-from rota.mechanisms.ordering.node_plan import NodeReservation, first_on
+from rota.mechanisms.ordering.node_plan import PlannedStart, first_on
 from rota.mechanisms.ordering.node_yields import Key
 from rota.mechanisms.ordering.planned_walk import PlannedWalk, expected_s, give_way, nodes_of
 from rota.mechanisms.ordering.refusals import is_refused, may_keep, need_of, refuse, same_answer
@@ -53,7 +53,7 @@ class ListScheduler:
         self._index = Index(rule, allocator)
         self._reservations: dict[Hashable, Reservation] = {}
         """By quota scope, the reservation of its first job that does not fit."""
-        self._planned: list[NodeReservation] = []
+        self._planned: list[PlannedStart] = []
         """The reservations of nodes."""
         self._last: LiveJob | None = None
         """The last job that was considered for them."""
@@ -190,7 +190,7 @@ class ListScheduler:
             return self._planned_reason(first_on(self._planned, nodes_of(answer), ends_s))
         return Reason(code=ReasonCode.NOT_CONSIDERED)
 
-    def _planned_reason(self, blocking: NodeReservation | None) -> Reason:
+    def _planned_reason(self, blocking: PlannedStart | None) -> Reason:
         """Why a job was not started that would fit, but for a reservation."""
         if blocking is not None:
             return blocking.reason()

@@ -15,7 +15,7 @@ from rota.core.state.job_record import LiveJob
 
 
 @dataclass(slots=True)
-class NodeReservation:
+class PlannedStart:
     """The nodes that a waiting job is expected to start on, as a bit set, from then to its expected end."""
 
     live: LiveJob
@@ -35,7 +35,7 @@ class NodePlan:
 
     def __init__(self, resolution_s: float) -> None:
         self._resolution_s = resolution_s
-        self.reservations: list[NodeReservation] = []
+        self.reservations: list[PlannedStart] = []
         """All reservations, the first to end first."""
         self._ends_s: list[float] = []
         """Their ends."""
@@ -53,7 +53,7 @@ class NodePlan:
         end_s = max(end_s, begin_s + self._resolution_s)
         at = bisect_right(self._ends_s, end_s)
         self._ends_s.insert(at, end_s)
-        self.reservations.insert(at, NodeReservation(live, begin_s, end_s, nodes))
+        self.reservations.insert(at, PlannedStart(live, begin_s, end_s, nodes))
         return True
 
     def taken(self, from_s: float, to_s: float, *, inclusive: bool = True) -> int:
@@ -76,9 +76,9 @@ class NodePlan:
         return math.inf
 
 
-def first_on(reservations: Iterable[NodeReservation], nodes: int, until_s: float) -> NodeReservation | None:
+def first_on(reservations: Iterable[PlannedStart], nodes: int, until_s: float) -> PlannedStart | None:
     """The reservation of any of these nodes that starts first, by some moment."""
-    found: NodeReservation | None = None
+    found: PlannedStart | None = None
     for each in reservations:
         if each.nodes & nodes and each.starts_s <= until_s and (found is None or each.starts_s < found.starts_s):
             found = each
