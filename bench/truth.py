@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "bench"))
 
-from truth_rows.live import DEFAULT_ROWS, LiveRow, measure_row
+from truth_rows.live import DEFAULT_ROWS, LONGEST_S, LiveRow, measure_row
 from truth_rows.table import print_table, write_page
 
 Json = dict[str, Any]
@@ -46,7 +46,9 @@ def main() -> None:
     if options.gpu:
         from truth_rows.gpu import measure_gpu
 
-        finish("gpu", measure_gpu(options.seed, limit_s=options.limit), options.out)
+        limit_s = options.limit or 440.0
+        rows = measure_gpu(options.seed, limit_s=limit_s, wanted=wanted_rows(options), keep=options.keep)
+        finish("gpu", rows, options.out)
         return
     if options.kubernetes:
         from truth_rows.kubernetes import measure_kubernetes
@@ -74,7 +76,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="stretches all times")
     parser.add_argument("--parallel", type=int, default=4, help="rows at a time")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=440.0, help="seconds that --gpu may take")
+    parser.add_argument("--limit", type=float, help="seconds after which a row is measured as it is; 440 with --gpu")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--kubernetes", action="store_true")
     parser.add_argument("--traces", action="store_true")
@@ -93,7 +95,11 @@ def replay(options: argparse.Namespace) -> None:
         write_rows("traces", trace_rows(options.runs, print), options.out)
     if options.floor:
         seeds = range(options.seed + 1000, options.seed + 1000 + options.seeds)
-        write_rows("floor", floor_rows(options.runs, seeds, print), options.out)
+        rows = []
+        for row in floor_rows(options.runs, seeds, wanted_rows(options)):
+            print({name: value for name, value in row.items() if name != "singles"}, flush=True)
+            rows.append(row)
+            write_rows("floor", rows, options.out)
 
 
 def write_rows(name: str, rows: list[Json], out: Path) -> None:
@@ -101,9 +107,15 @@ def write_rows(name: str, rows: list[Json], out: Path) -> None:
     (out / f"{name}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
+def wanted_rows(options: argparse.Namespace) -> set[int]:
+    """Return the numbers of the wanted rows; none means all."""
+    return {int(number) for number in options.rows.split(",") if number}
+
+
 def live_rows(options: argparse.Namespace) -> list[Json]:
     """Measure the rows, several at a time."""
-    wanted = {int(number) for number in options.rows.split(",") if number}
+    wanted = wanted_rows(options)
+    limit_s = options.limit or LONGEST_S
     rows = [
         LiveRow(
             policy=policy,
@@ -121,7 +133,7 @@ def live_rows(options: argparse.Namespace) -> list[Json]:
         tempfile.TemporaryDirectory(prefix="rota-truth-") as folder,
         ThreadPoolExecutor(max_workers=options.parallel) as pool,
     ):
-        return list(pool.map(lambda row: measure_row(row, Path(folder), keep=options.keep), rows))
+        return list(pool.map(lambda row: measure_row(row, Path(folder), limit_s=limit_s, keep=options.keep), rows))
 
 
 def finish(name: str, rows: list[Json], out: Path) -> None:

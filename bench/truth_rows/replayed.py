@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,20 @@ def figures_of(replays: Sequence[Sequence[Scored]], is_measured: Callable[[Score
         "calibrated": sum(_calibrated(scored, is_measured) for scored in known) / len(told) if told else None,
         "median_error": percentile(errors, 0.5),
         "p90_error": percentile(errors, 0.9),
+        "singles": [_single(each) for each in told],
+    }
+
+
+def _single(each: Scored) -> Json:
+    """Return one forecast and what came, for a closer look and to put rows together."""
+    span = each.forecast.start
+    return {
+        "job": each.job_id,
+        "made_s": each.submit_s,
+        "started_s": each.start_s,
+        "median_s": None if span is None else span.median_s,
+        "low_s": None if span is None else span.low_s,
+        "high_s": None if span is None else span.high_s,
     }
 
 
@@ -242,16 +256,14 @@ def fitting_cluster(submissions: Sequence[Submission]) -> Cluster:
     return Cluster.uniform(("gpu", nodes * PER_NODE, PER_NODE))
 
 
-def floor_rows(runs: int, seeds: Sequence[int], say: Callable[[str], None]) -> list[Json]:
+def floor_rows(runs: int, seeds: Sequence[int], wanted: Collection[int] = ()) -> Iterator[Json]:
     """Replay the jobs of the live rows, with other seeds, as forecast and with assumptions replaced by the truth."""
-    rows = []
-    for policy, source in DEFAULT_ROWS:
-        for variant in VARIANTS:
+    about = {"seeds": list(seeds), "runs": runs, "commit": commit()}
+    for number, (policy, source) in enumerate(DEFAULT_ROWS, start=1):
+        for variant in VARIANTS if not wanted or number in wanted else ():
             replays = [list(_replayed(policy, source, variant, seed, runs)) for seed in seeds]
             found = figures_of(replays, lambda each: PAST <= int(each.job_id[1:]) < PAST + MEASURED)
-            rows.append({"policy": policy, "source": source, "knows": variant.name, **found})
-            say(str(rows[-1]))
-    return [{**row, "seeds": list(seeds), "commit": commit()} for row in rows]
+            yield {"policy": policy, "source": source, "knows": variant.name, **found, **about}
 
 
 def _replayed(policy: str, source: str, variant: Variant, seed: int, runs: int) -> Iterator[Scored]:
