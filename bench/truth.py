@@ -22,6 +22,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--after", type=int, default=16, help="jobs after them, which are not measured")
     parser.add_argument("--keep", type=Path, help="a folder for the databases of the managers")
     parser.add_argument("--scale", type=float, default=1.0, help="stretches all times")
-    parser.add_argument("--parallel", type=int, default=4, help="rows at a time")
+    parser.add_argument("--parallel", type=int, default=4, help="rows at a time, or processes that replay")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, help="seconds after which a row is measured as it is; 440 with --gpu")
     parser.add_argument("--gpu", action="store_true")
@@ -88,23 +89,23 @@ def parse() -> argparse.Namespace:
 
 
 def replay(options: argparse.Namespace) -> None:
-    """Replay in the simulator, and write the rows as JSON."""
+    """Replay in the simulator, and write the rows as JSON, each as soon as it is there."""
     from truth_rows.replayed import floor_rows, trace_rows
 
     if options.traces:
-        write_rows("traces", trace_rows(options.runs, print), options.out)
+        write_rows("traces", trace_rows(options.runs, options.parallel), options.out)
     if options.floor:
         seeds = range(options.seed + 1000, options.seed + 1000 + options.seeds)
-        rows = []
-        for row in floor_rows(options.runs, seeds, wanted_rows(options)):
-            print({name: value for name, value in row.items() if name != "singles"}, flush=True)
-            rows.append(row)
-            write_rows("floor", rows, options.out)
+        write_rows("floor", floor_rows(options.runs, seeds, options.parallel, wanted_rows(options)), options.out)
 
 
-def write_rows(name: str, rows: list[Json], out: Path) -> None:
-    """Write replayed rows as JSON."""
-    (out / f"{name}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+def write_rows(name: str, rows: Iterator[Json], out: Path) -> None:
+    """Print replayed rows, and write them as JSON."""
+    found: list[Json] = []
+    for row in rows:
+        found.append(row)
+        (out / f"{name}.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+        print({key: value for key, value in row.items() if key != "singles"}, flush=True)
 
 
 def wanted_rows(options: argparse.Namespace) -> set[int]:
