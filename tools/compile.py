@@ -44,6 +44,7 @@ HOT = (
     "policies/own/levels",
     "policies/own/order",
     "policies/own/rota",
+    "policies/own/users",
     "tenancy/open",
 )
 
