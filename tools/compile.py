@@ -46,6 +46,7 @@ HOT = (
     "policies/own/levels",
     "policies/own/order",
     "policies/own/rota",
+    "policies/own/users",
     "tenancy/open",
 )
 

@@ -38,9 +38,10 @@ from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.resources.follower import UNUSABLE, SettingsFollower
 from rota.drivers.kubernetes.resources.status import QueueUse, SeenResources, StatusWriter
+from rota.drivers.kubernetes.sessions.pods import PodSessions
 from rota.drivers.kubernetes.settings import ClusterSettings
-from rota.files.job_shape import JobFile
 from rota.live.health.cluster_health import ClusterHealth
+from rota.live.intake.cluster_requests import ClusterRequests
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
@@ -195,14 +196,15 @@ class _ReplicaRun:
         self._used = settings
         source = ForecastWorker(scheduling, self._records.url)
         foresight = ForecastKeeper(control, self._records, source, scheduling.policy)
-        requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
+        requests = self._requests(control, foresight, api, settings)
+        sessions = PodSessions(api, driver, settings)
         provisioner = Provisioner(api, driver.gang_index, settings.provisioning)
         foresee = _foreseeing(requests, source, provisioner)
         steps, identity = (lambda: control.steps), self._options.identity
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, steps=steps, identity=identity)
         loop = asyncio.create_task(control.run(driver))
         health = ClusterHealth(control, api, driver.node_cache, passed_on)
-        app = self._application(control, requests, scheduling, foresight, source, health)
+        app = self._application(control, requests, scheduling, foresight, source, health, sessions)
         token = self._options.extender_token
         self._server.switch.now = with_extender(app, Extender(driver), token) if self._options.extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
@@ -232,6 +234,20 @@ class _ReplicaRun:
         finally:
             self._server.switch.end_term(control)
             await driver.close()
+
+    def _requests(
+        self, control: Control, foresight: ForecastKeeper, api: Api, settings: ClusterSettings
+    ) -> ClusterRequests:
+        return ClusterRequests(
+            control,
+            self._records,
+            refuse_what_cannot_be,
+            foresight,
+            api=api,
+            settings=settings,
+            audit=self._server.parts.audit,
+            is_known=lambda name: self._records.job(name) is not None,
+        )
 
     def _driver(self, api: Api, settings: ClusterSettings) -> KubernetesDriver:
         return KubernetesDriver(
@@ -275,6 +291,7 @@ class _ReplicaRun:
         forecasts: ForecastKeeper,
         source: ForecastWorker,
         health: ClusterHealth,
+        pods: PodSessions,
     ) -> Asgi:
         """Return the application that answers requests during a term."""
         service = term_service(
@@ -288,6 +305,7 @@ class _ReplicaRun:
             limits="enforced by Kubernetes",
             counters=self._counters,
             health=health,
+            pods=pods,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
 
@@ -307,12 +325,6 @@ def _foreseeing(
         return None if expected is None else {**expected, "more_nodes": demand_out(demand)}
 
     return foresee
-
-
-def _refuse_file(file: JobFile) -> None:
-    raise RotaError(
-        "this Rota schedules pods of a Kubernetes cluster; submit with `rota --context NAME submit`, or kubectl"
-    )
 
 
 def check_settings(settings: ClusterSettings) -> None:

@@ -42,7 +42,8 @@ from rota.store.records import Records
 if TYPE_CHECKING:
     from rota.api.proxy.places import ProxyNames
     from rota.api.proxy.visits import Visits
-    from rota.live.health.cluster_health import ClusterHealth  # with all of the Kubernetes driver
+    from rota.drivers.kubernetes.sessions.pods import PodSessions  # with all of the Kubernetes driver
+    from rota.live.health.cluster_health import ClusterHealth  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,8 @@ class Service:
     """Nodes that would start a waiting job; None where there is no cluster to add them to."""
     end_now: Callable[[JobId], None] | None = None
     """Ends the tasks of a job that is being cancelled without its grace; None where another system ends them."""
+    pods: PodSessions | None = None
+    """The way into pods of jobs; None where jobs are not pods."""
     gpus: GpuMonitor | None = None
     """The GPUs of this machine over time; None where the devices are no GPUs of this machine."""
     health: HealthWatch | None = None
@@ -132,6 +135,11 @@ class Service:
         """Return the state of a node's health, and why; empty where nothing watches it."""
         watch = self.health or self.cluster_health
         return {} if watch is None else watch.of(node_id)
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether sessions can be opened in tasks."""
+        return self.end_now is not None or self.pods is not None
 
     @property
     def failures_by_cause(self) -> Mapping[str, int] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.api.guard.listening import is_loopback, listen
 from rota.api.guard.term_switch import TermSwitch
@@ -30,6 +30,9 @@ from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
+
+if TYPE_CHECKING:
+    from rota.drivers.kubernetes.sessions.pods import PodSessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +132,7 @@ def term_service(
     limits: str,
     counters: Callable[[], Mapping[str, tuple[str, int]]],
     health: ClusterHealth | None = None,
+    pods: PodSessions | None = None,
 ) -> Service:
     """What answers requests during a term."""
     records, parts = server.records, server.parts
@@ -149,4 +153,5 @@ def term_service(
         more_counters=counters,
         more_nodes=source.more_nodes,
         cluster_health=health,
+        pods=pods,
     )

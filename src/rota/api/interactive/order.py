@@ -20,6 +20,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "term": (str, "text"),
     "since": (int, "an offset of 0 or more"),
     "tail": (int, "a number of bytes of 0 or more"),
+    "received": (int, "a number of bytes of 0 or more"),
     "size": (list, "rows and columns"),
 }
 

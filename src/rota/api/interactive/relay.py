@@ -1,11 +1,12 @@
-"""The way of a session's bytes between a client's WebSocket and the session host beside a task."""
+"""One client's session: its WebSocket, its job's course, and its end; the way into the task is the driver's."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,24 +16,10 @@ from rota.api.interactive.order import read_order
 from rota.api.service import Service
 from rota.core.errors import RotaError
 from rota.core.model.job import JobId
-from rota.drivers.local.interactive.door import NoHost, connect, error_parts
-from rota.drivers.local.task_runner.interactive.frames import (
-    ERROR_OUTPUT,
-    EXIT,
-    FAILURE,
-    HANG_UP,
-    MOST_PAYLOAD,
-    NOTE,
-    OPEN,
-    OUTPUT,
-    FrameReader,
-    pack,
-)
+from rota.drivers.local.task_runner.interactive.frames import EXIT, FAILURE, MOST_PAYLOAD, NOTE
 from rota.live.loop.entry import News
 from rota.store.jobs import FINAL
-from rota.store.run_folder import attempt_folder, read_output
 
-CHUNK = 65536
 LOOKS_S = 2.0
 """How often a job is looked at while nothing is heard of it."""
 QUEUED = 64
@@ -58,7 +45,11 @@ class Ended(Exception):
     """The client has gone, or was told all there is to tell."""
 
 
-class Relay:
+class NotThere(RotaError):
+    """There is nothing beside a task to connect to, for it has ended or is just beginning."""
+
+
+class Relay(ABC):
     """One client's session."""
 
     def __init__(self, websocket: WebSocket, parts: Service, wanted: Wanted) -> None:
@@ -68,7 +59,6 @@ class Relay:
         self._from_client: asyncio.Queue[tuple[bytes, bytes]] = asyncio.Queue(QUEUED)
         self._revoked = asyncio.Event()
         self._changed = asyncio.Event()
-        self._writer: asyncio.StreamWriter | None = None
         self._at: int | None = None
         """The offset up to which the client has the output of the present attempt."""
         self.note: Callable[[str, str], Awaitable[None]]
@@ -87,8 +77,8 @@ class Relay:
         work = [asyncio.create_task(each) for each in (self._receive(), self._serve(), self._revoked.wait())]
         try:
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-            if self._revoked.is_set() and self._writer is not None and self._wanted.mode != "attach":
-                self._writer.write(pack(HANG_UP))
+            if self._revoked.is_set() and self._wanted.mode != "attach":
+                self._hang_up()
             for each in done:
                 if not isinstance(error := each.exception(), Ended | WebSocketDisconnect | ConnectionError | None):
                     raise error
@@ -104,8 +94,7 @@ class Relay:
             self._changed.set()
 
     async def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        await self._leave()
         if self._websocket.client_state is WebSocketState.CONNECTED:
             with contextlib.suppress(RuntimeError, WebSocketDisconnect, ConnectionError):
                 await self._websocket.close(LOST_RIGHT if self._revoked.is_set() else ENDED)
@@ -172,7 +161,7 @@ class Relay:
         try:
             if not await self._forward(row.attempt, order):
                 await self._send(FAILURE, b"the task has ended")
-        except NoHost as error:
+        except NotThere as error:
             await self._send(FAILURE, str(error).encode())
 
     async def _until_running(self) -> Any:
@@ -200,94 +189,37 @@ class Relay:
                     await self._replay(row, order)
                 break
             if attempt != row.attempt:
-                with contextlib.suppress(NoHost):  # it has just ended, or begins
+                with contextlib.suppress(NotThere):  # it has just ended, or begins
                     if await self._forward(row.attempt, order):
                         attempt = row.attempt
                         continue
                 order["since"] = order.get("since") if self._at is None else self._at
             await self._next_row()
-        ended = {"state": row.state, "code": row.exit_code, "message": row.message}
+        ended = {"state": row.state, "code": await self._exit_code(row), "message": row.message}
         await self._send(EXIT, json.dumps(ended).encode())
 
+    async def _exit_code(self, row: Any) -> int | None:
+        """Return the exit status of a job that has ended, if it is known."""
+        found: int | None = row.exit_code
+        return found
+
+    # -- the way into the task -------------------------------------------------------------------
+
+    @abstractmethod
     async def _forward(self, attempt: int, order: dict[str, Any]) -> bool:
-        """Connect to the session host and carry bytes both ways; return whether the session has ended there."""
-        folder = attempt_folder(self._parts.home, JobId(self._wanted.job_id), max(attempt, 1)) / str(self._wanted.task)
-        if not await asyncio.to_thread(folder.exists):
-            raise NoHost(f"there is no task {self._wanted.task}")
-        reader, writer = await connect(folder)
-        self._writer = writer
-        writer.write(pack(OPEN, json.dumps(order).encode()))
-        upward = asyncio.create_task(self._upward(writer))
-        try:
-            return await self._downward(reader)
-        finally:
-            upward.cancel()
-            await asyncio.wait([upward])
-            writer.close()
-            self._writer = None
+        """Open what is ordered in an attempt of the job and carry bytes both ways.
 
-    async def _upward(self, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):  # the session is over; what the host says tells how
-            while True:
-                kind, payload = await self._from_client.get()
-                writer.write(pack(kind, payload))
-                await writer.drain()
+        Return whether the session has ended there. Raises `NotThere` if nothing can be opened.
+        """
 
-    async def _downward(self, reader: asyncio.StreamReader) -> bool:
-        """Carry what the host says to the client; return whether the session has ended."""
-        frames = FrameReader()
-        while received := await _read(reader):
-            for kind, payload in frames.feed(received):
-                if kind == EXIT and self._wanted.mode == "attach" and payload == b"{}":
-                    return True  # how the job ended is told once that is known
-                await self._send(kind, payload)
-                if kind == OPEN:
-                    self._at = int(json.loads(payload)["offset"])
-                elif kind in (OUTPUT, ERROR_OUTPUT) and self._at is not None:
-                    self._at += len(payload)
-                if kind in (EXIT, FAILURE):
-                    raise Ended
-        return False
-
+    @abstractmethod
     async def _replay(self, row: Any, order: dict[str, Any]) -> None:
-        """Send the output of a task that has ended, as its files hold it."""
-        folder = attempt_folder(self._parts.home, JobId(row.id), max(row.attempt, 1)) / str(self._wanted.task)
-        errors = await asyncio.to_thread(error_parts, folder)
-        since = int(order.get("since") or 0)
-        await self._send(OPEN, json.dumps({"session": "main", "offset": since, "received": 0, "skipped": 0}).encode())
-        async for offset, output in _kept(folder, since):
-            for kind, part in split(output, offset, errors):
-                await self._send(kind, part)
+        """Send the output of a task that has ended."""
 
+    @abstractmethod
+    def _hang_up(self) -> None:
+        """End the command that was opened, as its caller has lost the right to it."""
 
-async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Return what the host says; nothing at its end, also if it left with messages of the client unread."""
-    try:
-        return await reader.read(CHUNK)
-    except ConnectionError:
-        return b""
-
-
-async def _kept(folder: Any, offset: int) -> AsyncIterator[tuple[int, bytes]]:
-    while True:
-        at, output = await asyncio.to_thread(read_output, folder, offset, CHUNK)
-        if not output:
-            return
-        yield at, output
-        offset = at + len(output)
-
-
-def split(output: bytes, offset: int, errors: list[tuple[int, int]]) -> list[tuple[bytes, bytes]]:
-    """Cut output at an offset into what was said on the standard output and on the error output."""
-    found, at, end = [], offset, offset + len(output)
-    for begin, after in errors:
-        begin, after = max(begin, at), min(after, end)
-        if begin >= after:
-            continue
-        if begin > at:
-            found.append((OUTPUT, output[at - offset : begin - offset]))
-        found.append((ERROR_OUTPUT, output[begin - offset : after - offset]))
-        at = after
-    if at < end:
-        found.append((OUTPUT, output[at - offset :]))
-    return found
+    @abstractmethod
+    async def _leave(self) -> None:
+        """Close the way into the task, if it is open."""

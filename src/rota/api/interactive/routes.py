@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from rota.api.access import Access, Forbidden, Principal, Unknown, digest_of
 from rota.api.guard.bearer import token_of
+from rota.api.interactive.host_relay import HostRelay
 from rota.api.interactive.relay import Relay, Wanted
 from rota.api.jobs import JobPath, visible
 from rota.api.service import Service, principal, service
@@ -85,15 +86,17 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
     if not _is_number(task):
         raise RotaError(f"task: {task[:40]!r} is not a rank")
     port = _port(asked.get("port", "")) if mode == "forward" else 0
-    if parts.end_now is None:
-        raise RotaError("sessions: this manager runs no tasks of its own; use kubectl exec, or rota --context")
+    if not parts.has_sessions:
+        raise RotaError("sessions: this manager runs no tasks and no pods; use what the cluster itself has for it")
+    if parts.pods is not None and mode == "ssh":
+        raise RotaError("ssh: jobs in pods are reached by `rota exec` and `rota port-forward`")
     row = await visible(parts, caller, job_id)
     caller.must_act_on(row.tenant, row.owner, job_id)
     if mode in ("exec", "ssh") and row.state in FINAL:
         raise Conflict(f"job {job_id} has ended ({row.state}); commands run beside running tasks only")
     if mode == "forward" and row.state != "running":
         raise Conflict(f"job {job_id} is {row.state}; only ports of running jobs are forwarded")
-    if mode == "attach" and json.loads(row.spec).get("interactive") is None:
+    if mode == "attach" and not await _has_terminal(parts, row, int(task)):
         raise Conflict(
             f"job {job_id} has no terminal; follow it with `rota logs -f {job_id}`, "
             f"or open a shell beside it with `rota exec {job_id}`"
@@ -107,7 +110,7 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
 
     wanted = Wanted(job_id=job_id, mode=mode, task=int(task), port=port, row=row)
     await websocket.accept()
-    relay = Relay(websocket, parts, wanted)
+    relay = _relay(websocket, parts, wanted)
 
     async def note(what: str, detail: str) -> None:
         await relay.in_thread(parts.audit.append, [audit_entry(caller.asker, what, job_id, detail)])
@@ -118,6 +121,23 @@ async def serve_session(websocket: WebSocket, parts: Service, caller: Principal,
         await relay.run()
     finally:
         stop()
+
+
+async def _has_terminal(parts: Service, row: Any, task: int) -> bool:
+    """Whether a job has a terminal or pipes of its own; of one in pods that is known once it runs."""
+    if parts.pods is None:
+        return json.loads(row.spec).get("interactive") is not None
+    if row.state != "running":
+        return True
+    return (await parts.pods.find(JobId(row.id), task, tenant=row.tenant, owner=row.owner)).has_terminal
+
+
+def _relay(websocket: WebSocket, parts: Service, wanted: Wanted) -> Relay:
+    if parts.pods is None:
+        return HostRelay(websocket, parts, wanted)
+    from rota.api.interactive.pod_relay import PodRelay
+
+    return PodRelay(websocket, parts, wanted, parts.pods)
 
 
 def _port(text: str) -> int:
@@ -141,8 +161,12 @@ async def sessions(
     parts = service(request)
     row = await visible(parts, caller, job_id)
     caller.must_act_on(row.tenant, row.owner, job_id)
-    if row.state != "running" or parts.end_now is None:
+    if row.state != "running" or not parts.has_sessions:
         raise Conflict(f"job {job_id} is {row.state}; only running tasks have sessions")
+    if parts.pods is not None:
+        pod = await parts.pods.find(JobId(row.id), task, tenant=row.tenant, owner=row.owner)
+        own = {"session": "main", "command": "", "tty": pod.tty, "clients": 0, "idle_s": 0.0}
+        return JSONResponse([own] if pod.has_terminal else [])
     folder = attempt_folder(parts.home, JobId(row.id), max(row.attempt, 1)) / str(task)
     if not await asyncio.to_thread(folder.exists):
         raise NotFound(f"job {job_id}: there is no task {task}")

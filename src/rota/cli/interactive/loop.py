@@ -115,7 +115,7 @@ class SessionLoop:
         self._is_open = False
         self._socket = self._connect().session(plan.job_id, **asked)
         order: dict[str, Any] = {"argv": plan.argv, "tty": plan.tty, "key": self._key, "since": self._at}
-        order |= {"session": plan.session or None, "watch": plan.watch}
+        order |= {"received": self._confirmed or None, "session": plan.session or None, "watch": plan.watch}
         if plan.tail is not None and self._at is None:
             order["tail"] = plan.tail
         if plan.tty:
@@ -130,8 +130,12 @@ class SessionLoop:
             return
         is_new = self._plan.mode == "exec" and not self._plan.session
         deadline = time.monotonic() + COMES_BACK_S
+        if is_new:
+            self._say("the connection to the manager is lost, and the command with it")
+            self._status = LOST
+            return
         self._say("the connection to the manager is lost; trying to come back (Ctrl-C gives up)")
-        while time.monotonic() < deadline and not is_new:
+        while time.monotonic() < deadline:
             if select.select([self._wake], [], [], TRY_AGAIN_S)[0] and signal.SIGINT in os.read(self._wake, 64):
                 break
             with contextlib.suppress(Unavailable, SocketClosed):
@@ -147,6 +151,8 @@ class SessionLoop:
         self._status = LOST
 
     def _way_back(self) -> str:
+        if self._plan.mode == "exec" and not self._plan.session:
+            return f"job {self._plan.job_id} goes on; the command beside it is not come back to"
         again = f" --session {self._plan.session}" if self._plan.mode == "exec" else ""
         return f"job {self._plan.job_id} goes on; come back with `rota attach {self._plan.job_id}{again}`"
 

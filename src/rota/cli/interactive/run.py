@@ -31,10 +31,12 @@ TtyOption = Annotated[
 
 
 def manager_for(server: str | None) -> Client:
-    """The client of a manager; raises a `RotaError` where sessions are another system's."""
+    """The client of a manager; raises a `RotaError` where a cluster is asked itself."""
     client = client_for(server)
     if not isinstance(client, Client):
-        raise RotaError("sessions need a manager that runs tasks itself; name one with --server URL")
+        raise RotaError(
+            "sessions go through a manager; name one with --server URL, also for pods of a Kubernetes cluster"
+        )
     return client
 
 
@@ -171,8 +173,17 @@ def attach(
             echo(f"{each['session']}  {clients}, idle {each['idle_s']:.0f} s  {each['command']}".rstrip())
         return 0
     is_tty = terminal_mode.is_terminal()
-    file = client.job(job)["spec"].get("interactive") or {}
-    plan = SessionPlan(job_id=job, task=rank, tty=is_tty and bool(file.get("tty", True)), watch=watch, tail=16384)
+    found = client.job(job)
+    has_tty = bool((found["spec"].get("interactive") or _own_session(client, found, rank)).get("tty", True))
+    plan = SessionPlan(job_id=job, task=rank, tty=is_tty and has_tty, watch=watch, tail=16384)
     plan.mode, plan.session = ("exec", session) if session is not None else ("attach", "")
     plan.has_input = not watch
     return SessionLoop(lambda: manager_for(server), plan).run()
+
+
+def _own_session(client: Client, job: Json, rank: int) -> Json:
+    """Return the session of a task's own streams, which of pods is known once they run."""
+    if job["state"] != "running":
+        return {}
+    listed: list[Json] = client.get(f"/jobs/{job['id']}/sessions?task={rank}")
+    return next((each for each in listed if each["session"] == "main"), {})

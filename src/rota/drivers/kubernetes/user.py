@@ -19,7 +19,7 @@ from rota.core.errors import RotaError, Unavailable
 from rota.core.model.job import WHOLE
 from rota.drivers.kubernetes.api.client import Api, MissingRight
 from rota.drivers.kubernetes.api.connection import connect
-from rota.drivers.kubernetes.gangs.gang import Gang, key_of, rank, stated_size
+from rota.drivers.kubernetes.gangs.gang import Gang, key_of, pod_of_task, stated_size
 from rota.drivers.kubernetes.objects import owner_jobs
 from rota.drivers.kubernetes.objects.api_views import (
     FINAL,
@@ -283,7 +283,9 @@ class ClusterUser:
     async def _pod_of(self, api: Api, wanted: str, task: int) -> tuple[Pod, str]:
         """Return the pod of a task, and the name of the container that does its work."""
         gang, values = await self._named(api, wanted)
-        pod = _of_task(gang, task)
+        pod = pod_of_task(gang.members.values(), task)
+        if pod is None:
+            raise RotaError(f"--task is {task}; the job has {len(gang.members)} tasks, counted from 0")
         return pod, main_container(values[pod.uid], self._settings.devices)
 
     async def _nodes(self) -> list[Json]:
@@ -296,16 +298,6 @@ class ClusterUser:
             if pod is not None and pod.holds and pod.node is not None:
                 held[pod.node] = held.get(pod.node, 0) + pod.wants.device_milli // WHOLE
         return [node_shown(value, held, self._settings) for value in values]
-
-
-def _of_task(gang: Gang, task: int) -> Pod:
-    newest = sorted(gang.members.values(), key=lambda pod: (-pod.created_s, rank(pod)))
-    by_rank = {pod.annotations.get("rota.dev/seat", ""): pod for pod in reversed(newest)}
-    if str(task) in by_rank:
-        return by_rank[str(task)]
-    if task >= len(newest):
-        raise RotaError(f"--task is {task}; the job has {len(newest)} tasks, counted from 0")
-    return sorted(newest, key=rank)[task]
 
 
 def _is_called(job: Json, wanted: str) -> bool:

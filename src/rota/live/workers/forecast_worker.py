@@ -198,6 +198,8 @@ class Forecaster:
             sample=QueueSample() if queue is None else queue.sample,
             costs=costs.costs(in_rounds=was.in_rounds),
             startup_s=costs.startup_s or 0.0,
+            orders=self._costs.order_times(),
+            stops_s=self._costs.stops_under_way(),
             command_of=self._command_of,
             network=self._network(was),
         )

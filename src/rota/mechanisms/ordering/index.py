@@ -218,6 +218,12 @@ class Index:
             self._rekey(live, place, now_s)
         self.look_at_all = True
 
+    def rekey(self, live: LiveJob, now_s: float) -> None:
+        """Compute a job's key again, if it has one."""
+        place = self.places.get(live)
+        if place is not None:
+            self._rekey(live, place, now_s)
+
     def rank(self, lane: Lane, now_s: float) -> Key:
         """The key of a lane's first job, its group's rank before its own key."""
         key = lane.key_now(now_s)

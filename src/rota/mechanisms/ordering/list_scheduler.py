@@ -106,6 +106,11 @@ class ListScheduler:
         if relearn:
             index.rekey_all(now_s)
 
+    def rank_again(self, jobs: Iterable[LiveJob], now_s: float) -> None:
+        """Compute the keys of some jobs again, those that wait or hold devices."""
+        for live in jobs:
+            self._index.rekey(live, now_s)
+
     def plan(self, draft: Draft) -> None:
         """Write into the draft which jobs start and which are preempted."""
         index = self._index

@@ -96,7 +96,7 @@ class JobPage:
             if context.service.gpus is not None:
                 with card("GPUs", "utilisation, memory, power and energy", wide=True):
                     self._gpus = JobGpus()
-            self._terminal = TerminalCard(self._id) if is_own and context.service.end_now is not None else None
+            self._terminal = TerminalCard(self._id) if is_own and context.service.has_sessions else None
             with card("Output", wide=True):
                 with html.div().classes("filters"):
                     self._task = ui.select({0: "Task 0"}, value=0, on_change=self._watch)

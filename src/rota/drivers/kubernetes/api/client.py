@@ -9,7 +9,7 @@ import asyncio
 import math
 import random
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -29,6 +29,8 @@ PAGE = 2000
 TOKEN_S = 60.0
 WAKING_S = 120.0
 """How long after an outage the server's role cache may be stale."""
+MOST_MESSAGE = 16 << 20
+CLOSE_S = 2.0
 SILENT_S = 2.0
 """Silence after which a server with pending requests counts as unreachable."""
 USUAL = aiohttp.ClientTimeout(total=60, sock_connect=10)
@@ -183,6 +185,34 @@ class Api:
                 raise _refusal(answer, await answer.read())
             async for chunk in answer.content.iter_any():
                 yield chunk
+
+    async def socket(
+        self, path: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket, as for a command in a pod; raises what a request for the same path would."""
+        try:
+            return await self._session.ws_connect(
+                self._connection.server + path,
+                params=list(params),
+                protocols=protocols,
+                headers=self._auth(),
+                max_msg_size=MOST_MESSAGE,
+                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S),
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise await self._why_no_socket(path, params, error.status) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._not_there(error) from error
+
+    async def _why_no_socket(self, path: str, params: Sequence[tuple[str, str]], status: int) -> Exception:
+        """Ask again without a socket, as only that brings the reason along."""
+        async with self._session.get(
+            self._connection.server + path, params=list(params), headers=self._auth(), timeout=USUAL
+        ) as answer:
+            content = await answer.read()
+            if answer.status == status:
+                return _refusal(answer, content)
+        return ApiRefused(status, "", f"{path}: the API server opens no WebSocket ({status}); is the node away?")
 
     async def patiently(self, method: str, path: str, body: Any, *, within_s: float, kind: str = JSON) -> Any:
         """Send a request, retrying for at most `within_s` while the server is busy or unreachable."""

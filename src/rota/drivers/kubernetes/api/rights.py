@@ -126,6 +126,22 @@ def queue_admin_rules() -> list[Json]:
     return [_rule("rota.dev", ["queues"], ["get", "list", "watch", "create", "update", "patch", "delete"])]
 
 
+def session_rules() -> list[Json]:
+    """The rules for sessions in pods; a binding gives them to Rota in a namespace. No other part uses them.
+
+    API servers ask for `get` where a session begins with a WebSocket, and current ones for `create` as well.
+    """
+    return [
+        _rule("", ["pods/exec", "pods/attach", "pods/portforward"], ["get", "create"]),
+        _rule("", ["pods/log"], ["get"]),
+    ]
+
+
+def submit_rules() -> list[Json]:
+    """The rules for jobs that users submit to Rota itself; a binding gives them to Rota in a namespace."""
+    return [_rule("batch", ["jobs"], ["create"]), _rule("", ["secrets"], ["create", "patch"])]
+
+
 def _rule(group: str, resources: list[str], verbs: list[str]) -> Json:
     return {"apiGroups": [group], "resources": resources, "verbs": verbs}
 

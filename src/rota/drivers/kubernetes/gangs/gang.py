@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from rota.core.model.job import Job, JobId
 from rota.core.model.placement import Placement
 from rota.core.model.ranks import TaskRank
 from rota.drivers.kubernetes.api.quantity import plain_number
-from rota.drivers.kubernetes.objects.pod_annotations import LATE
+from rota.drivers.kubernetes.objects.pod_annotations import LATE, RANK
 from rota.drivers.kubernetes.objects.pods import Pod, PodOwner, PodPhase, PodRequests
 from rota.network.link_guide import LinkTerms
 
@@ -236,3 +237,12 @@ def rank(pod: Pod) -> tuple[list[int | str], str]:
     """The rank order of a gang's pods: by name, with numbers compared as numbers."""
     parts = _DIGITS.split(pod.name)
     return [int(part) if index % 2 else part for index, part in enumerate(parts)], pod.uid
+
+
+def pod_of_task(pods: Iterable[Pod], task: int) -> Pod | None:
+    """The pod of a rank, the newest if it was replaced; pods without ranks count by their names."""
+    newest = sorted(pods, key=lambda pod: (-pod.created_s, rank(pod)))
+    by_rank = {pod.annotations.get(RANK, ""): pod for pod in reversed(newest)}
+    if str(task) in by_rank:
+        return by_rank[str(task)]
+    return sorted(newest, key=rank)[task] if task < len(newest) else None

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota import __version__
-from rota.drivers.kubernetes.api.rights import NAME, cluster_rules, own_rules, queue_admin_rules, user_rules
+from rota.drivers.kubernetes.api.rights import (
+    NAME,
+    cluster_rules,
+    own_rules,
+    queue_admin_rules,
+    session_rules,
+    submit_rules,
+    user_rules,
+)
 from rota.drivers.kubernetes.install.monitoring import monitoring
 from rota.drivers.kubernetes.install.webhooks import webhook_configurations
 from rota.drivers.kubernetes.objects.pod_annotations import LEADS
@@ -111,12 +119,14 @@ def _rights(namespace: str) -> tuple[Json, ...]:
 
 
 def _user_roles() -> tuple[Json, ...]:
-    """Roles of people: users of a namespace see its Queues and make PodGroups; a binding lets others change Queues."""
+    """Roles that bindings give: Queues and PodGroups to people, and to Rota sessions and submissions in a namespace."""
     viewer = {**_named(RBAC, "ClusterRole", name=f"{NAME}-user"), "rules": user_rules()}
     for role in ("edit", "admin"):
         viewer["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] = "true"
     admin = {**_named(RBAC, "ClusterRole", name=f"{NAME}-queue-admin"), "rules": queue_admin_rules()}
-    return viewer, admin
+    sessions = {**_named(RBAC, "ClusterRole", name=f"{NAME}-sessions"), "rules": session_rules()}
+    submits = {**_named(RBAC, "ClusterRole", name=f"{NAME}-submit"), "rules": submit_rules()}
+    return viewer, admin, sessions, submits
 
 
 def _grants(kind: str, namespace: str) -> Json:

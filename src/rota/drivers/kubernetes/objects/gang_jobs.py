@@ -112,8 +112,8 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
     return Job(
         id=job_id,
         name=job_name(gang, first),
-        tenant=TenantId(_tenant(first, settings)),
-        user=first.says("user") or first.namespace,
+        tenant=TenantId(tenant_of(first, settings)),
+        user=user_of(first),
         priority=OPPORTUNISTIC if first.says("class") == "opportunistic" else max(first.priority, OPPORTUNISTIC),
         roles=tuple(roles),
         elastic=elastic if len(roles) == 1 else None,
@@ -221,7 +221,13 @@ def _elastic(pod: Pod, pods: int) -> Elastic | None:
     return Elastic(min_tasks=min(least, most), max_tasks=most)
 
 
-def _tenant(pod: Pod, settings: ClusterSettings) -> str:
+def user_of(pod: Pod) -> str:
+    """The user in whose name a pod is: the one that it states, or its namespace."""
+    return pod.says("user") or pod.namespace
+
+
+def tenant_of(pod: Pod, settings: ClusterSettings) -> str:
+    """The tenant of a pod: the one that it states, its queue, or its namespace."""
     named = pod.annotations.get(PREFIX + "tenant")
     if named is not None:
         return named

@@ -42,6 +42,11 @@ def refuse_what_cannot_be(file: JobFile) -> None:
         ("array", file.array is not None, "is not made of pods; submit the jobs one by one"),
         ("gang", not file.gang, "is false: the tasks of a Job start together; submit them as jobs of their own"),
         (
+            "interactive",
+            file.interactive is not None and file.interactive.idle is not None,
+            "has `idle`, which pods do not know; leave it out, or set a time_limit",
+        ),
+        (
             "completion",
             any(part != CompletionPart() for part in _completions(file)),
             "is not known to a Job; leave it out",
@@ -59,14 +64,20 @@ def refuse_what_cannot_be(file: JobFile) -> None:
         raise RotaError(f"job: checkpoint.signal is {file.checkpoint.signal}; pods are told to stop with SIGTERM")
 
 
-def objects_of(file: JobFile, unique: str, namespace: str) -> list[Json]:
-    """The Jobs of a job file and their secrets; `unique` distinguishes them from others of the same name."""
+def objects_of(
+    file: JobFile, unique: str, namespace: str, *, user: str | None = None, queue: str | None = None
+) -> list[Json]:
+    """The Jobs of a job file and their secrets; `unique` distinguishes them from others of the same name.
+
+    The pods are in the name of a user and in a queue of the namespace where these are given.
+    """
     refuse_what_cannot_be(file)
     job = job_of(file, JobId(unique))
     launch = launch_of(file, JobId(unique))
     name = object_name(launch.name, unique)
     pairs = list(zip(job.roles, launch.roles, strict=True))
-    made = [_job(file, job, launch, role, run, name, namespace) for role, run in pairs]
+    said = {PREFIX + what: name for what, name in (("user", user), ("queue", queue)) if name is not None}
+    made = [_job(file, job, launch, role, run, name, namespace, said) for role, run in pairs]
     hidden = {_key(run, each): run.env[each] for _, run in pairs for each in _secrets(file, run)}
     if hidden:
         metadata = {"name": name, "namespace": namespace, "labels": {PREFIX + "job": name}}
@@ -94,7 +105,9 @@ def object_name(name: str, unique: str) -> str:
     return f"{plain}-{unique}"
 
 
-def _job(file: JobFile, job: Job, launch: Launch, role: Role, run: RoleRun, name: str, namespace: str) -> Json:
+def _job(
+    file: JobFile, job: Job, launch: Launch, role: Role, run: RoleRun, name: str, namespace: str, said: dict[str, str]
+) -> Json:
     labels = {PREFIX + "job": name, PREFIX + "role": role.name, PREFIX + "tasks": str(job.tasks)}
     if job.elastic is not None:
         labels |= {PREFIX + "min-tasks": str(job.elastic.min_tasks), PREFIX + "max-tasks": str(job.elastic.max_tasks)}
@@ -103,7 +116,7 @@ def _job(file: JobFile, job: Job, launch: Launch, role: Role, run: RoleRun, name
     template = {
         "metadata": {
             "labels": labels,
-            "annotations": {**_wishes(file, job), **_types(role), **_own_plan(launch), JOB_ID: name},
+            "annotations": {**_wishes(file, job), **_types(role), **_own_plan(launch), JOB_ID: name, **said},
         },
         "spec": _pod_spec(file, launch, role, run, job, name),
     }
@@ -168,6 +181,9 @@ def _pod_spec(file: JobFile, launch: Launch, role: Role, run: RoleRun, job: Job,
         "resources": resources,
         "volumeMounts": mounts,
     }
+    if file.interactive is not None:
+        # pipes end with the first client that ends them, a terminal is come back to
+        container |= {"stdin": True, "tty": file.interactive.tty, "stdinOnce": not file.interactive.tty}
     if (
         launch.workdir is not None
         and launch.workdir.startswith("/")
