@@ -29,6 +29,7 @@ from rota.drivers.local.confinement.attempt_folders import (
     work_at_start,
 )
 from rota.drivers.local.confinement.private_folders import sweep_memory
+from rota.drivers.local.data_fetches import DataFetch, DataFetches
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.machine import MOST_GRACE_S
 from rota.drivers.local.notice_pipe import NoticePipe
@@ -37,13 +38,15 @@ from rota.drivers.local.settings import Settings, make_cgroup, task_order
 from rota.drivers.local.sliced_work import SLOT_WAIT_S, SideThread, SlicedWork, StartSlots, Steps
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.drivers.local.time_slicer import TaskPauses, TimeSlicer
-from rota.store.run_folder import Json, mark_of
+from rota.store.run_folder import Json, attempt_folder, mark_of
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
 """How long a recorder may take to write a task's end after its supervisor died."""
 GIVEN_UP_GRACE_S, CANCEL_GRACE_S = 5.0, 60.0
 """How long a job may take to end at most that could not be started; that was cancelled or reached its time limit."""
+FETCH_LOOK_S = 0.1
+"""Between two looks at data sets that are being fetched."""
 FULL_S = 0.5
 """Between two tries to write to a disk that is full."""
 
@@ -81,6 +84,7 @@ class AttemptController:
         self._prefork = PreforkPool(self._loop.call_later, confined=settings.confinement.mounts)
         self._sliced, self._slots = SlicedWork(self._loop.call_later), StartSlots()
         self._side = SideThread(waits=settings.limits.waits)
+        self._fetches = DataFetches(settings.home, settings.data_cache_bytes)
         self._notices = NoticePipe(settings.pipe, self._loop, self._read_notices)
         self._has_settled = False
 
@@ -89,11 +93,35 @@ class AttemptController:
     def start(self, order: LaunchOrder, restore: Json | None = None) -> None:
         """Start the tasks of a job, or `restore` its only one from disk. A repeated call starts none of them twice."""
         attempt = self._attempt(order)
-        port = 0
         if restore is not None:  # answered as one that is resumed
             attempt.restore, attempt.work_s = restore, work_at_start(self._settings.home, order)
             attempt.announced = attempt.turned = True
         try:
+            fetch = self._fetches.needed(order)
+        except RotaError as error:
+            attempt.given_up, fetch = str(error), None
+        if fetch is not None:
+            self._sliced.add(self._start_with_data(attempt, order, fetch))
+        else:
+            self._start_prepared(attempt, order)
+
+    def _start_with_data(self, attempt: Attempt, order: LaunchOrder, fetch: DataFetch) -> Steps[None]:
+        """Start the tasks of an attempt once its data sets are in the cache, unless it is stopped before."""
+        work = self._loop.create_task(fetch.run())
+        while not work.done() and not attempt.ending:
+            yield FETCH_LOOK_S
+        work.cancel()
+        if not attempt.ending:
+            attempt.given_up, attempt.is_hopeless = fetch.error, fetch.is_hopeless
+        self._start_prepared(attempt, order)
+
+    def _start_prepared(self, attempt: Attempt, order: LaunchOrder) -> None:
+        port = 0
+        try:
+            if attempt.given_up or attempt.ending:
+                attempt_folder(self._settings.home, order.job.id, order.attempt).mkdir(parents=True, exist_ok=True)
+                self._sliced.add(self._start_tasks(attempt, port))
+                return
             prepare_attempt(attempt, order, self._settings)
             port = rendezvous_port(self._settings.home, order)
         except OSError as error:
@@ -192,6 +220,7 @@ class AttemptController:
         """Remove what is left of unknown tasks, after all jobs that should run were started or found."""
         self._has_settled = True
         self._settings.limits.sweep(list(self._by_token))
+        self._fetches.keep_only([(job_id, each.number) for job_id, each in self._attempts.items()])
         if self._settings.confinement.mounts:
             sweep_memory(self._settings.home, {(job_id, each.number) for job_id, each in self._attempts.items()})
 
@@ -391,6 +420,8 @@ class AttemptController:
         if self._settings.confinement.mounts or attempt.launch.image is not None:
             self._do(asyncio.to_thread(remove_leftovers, self._settings, attempt))
         self._slicer.leave(job_id)
+        if attempt.launch.data:
+            self._do(asyncio.to_thread(self._fetches.forget, job_id, attempt.number))
         del self._attempts[job_id]
         failures = self._failures.pop(job_id)
         if attempt.successor is not None and outcome.verdict is Verdict.STOPPED:

@@ -58,6 +58,8 @@ def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
         case Verdict.NEVER_STARTED:
             if attempt.ordered is not None:
                 return Stopped(job_id, attempt.work_s)
+            if attempt.is_hopeless:
+                return JobEnded(job_id, End.FAILED, attempt.work_s)
             if attempt.resizes:
                 return Interrupted(job_id, attempt.work_s, clock.now_s() + pause_s(1))
             return StartFailed(job_id, outcome.message, clock.now_s() + pause_s(1))

@@ -77,7 +77,7 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
     mounts: list[list[Any]] = []
     if order.launch.data:
         is_mounted = is_confined and settings.confinement.mounts
-        mounts = place_data(settings.home, job.id, job.tenant, order.launch.data, mounts=is_mounted)
+        mounts = place_data(settings.home, job.id, job.tenant, order.launch.data, folder, mounts=is_mounted)
     if is_confined:
         kept = [shared, *(task.folder for task in attempt.tasks), *_of_containers(attempt, settings)]
         if order.launch.data:
