@@ -83,7 +83,7 @@ def test_nothing_there_is_said(tmp_path: Path, bucket: Any) -> None:
 
 def test_versions_without_a_job_make_room_the_longest_unused_first(tmp_path: Path, bucket: Any) -> None:
     cache = BucketCache(tmp_path, 1000)
-    paths = {}
+    paths: dict[str, Path] = {}
     for number, name in enumerate(("one", "two", "three")):
         bucket.pipe_file(f"/{name}/x", bytes(400))
         if name == "three":
@@ -232,7 +232,8 @@ def test_cache_stays_within_its_limit_and_shows_what_is_there(
 ) -> None:
     home, limit = tmp_path_factory.mktemp("cache"), 1000
     system = fsspec.filesystem("memory")
-    cache, used = BucketCache(home, limit), {}
+    cache = BucketCache(home, limit)
+    used: dict[str, tuple[Path, dict[str, bytes]]] = {}
     (home / "buckets").mkdir()
     for number, (what, which, size) in enumerate(steps):
         url = f"memory://b{which}"
