@@ -19,6 +19,8 @@ from rota.core.errors import BuiltInFault, RotaError
 from rota.core.model.job import JobId
 from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, oversized, simulate
+from rota.live.reservations.forecasts import foreseen
+from rota.live.reservations.reservation import decode_reservation
 from rota.live.workers.what_happened import UNKNOWN, SimulationError, error_of, what_happened
 from rota.live.workers.whatif import JOURNAL, SCENARIOS, setting_with
 from rota.report.metrics import measure
@@ -53,8 +55,10 @@ def work() -> None:
 def _answer(folder: Path) -> Json:
     question = json.loads((folder / SCENARIOS).read_text(encoding="utf-8"))
     scenarios = [decode_scenario(value) for value in question["scenarios"]]
-    settings = [setting_with(scenario) for scenario in scenarios]
     workload = read_trace(folder / JOURNAL)
+    reservations = [decode_reservation(each) for each in question["reservations"]]
+    outside = foreseen(reservations, workload.began_s + question["shift_s"], workload.time_limits)
+    settings = [replace(setting_with(scenario), outside=outside) for scenario in scenarios]
     misfits = {job.id for setting in settings for job, _ in oversized(workload.submissions, setting)}
     kept = tuple(each for each in workload.submissions if each.job.id not in misfits)
     if not kept:
