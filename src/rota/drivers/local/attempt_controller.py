@@ -14,7 +14,6 @@ from dataclasses import replace
 from rota.core.engine.driver import ExitDetail
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Cause
-from rota.core.messages.events import Event
 from rota.core.model.cluster import Node
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
@@ -29,7 +28,7 @@ from rota.drivers.local.confinement.attempt_folders import (
     work_at_start,
 )
 from rota.drivers.local.confinement.private_folders import sweep_memory
-from rota.drivers.local.data_fetches import DataFetch, DataFetches
+from rota.drivers.local.data.fetches import DataFetches
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.machine import MOST_GRACE_S
 from rota.drivers.local.notice_pipe import NoticePipe
@@ -38,21 +37,15 @@ from rota.drivers.local.settings import Settings, make_cgroup, task_order
 from rota.drivers.local.sliced_work import SLOT_WAIT_S, SideThread, SlicedWork, StartSlots, Steps
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.drivers.local.time_slicer import TaskPauses, TimeSlicer
-from rota.store.run_folder import Json, attempt_folder, mark_of
+from rota.store.run_folder import Json, mark_of
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
 """How long a recorder may take to write a task's end after its supervisor died."""
 GIVEN_UP_GRACE_S, CANCEL_GRACE_S = 5.0, 60.0
 """How long a job may take to end at most that could not be started; that was cancelled or reached its time limit."""
-FETCH_LOOK_S = 0.1
-"""Between two looks at data sets that are being fetched."""
 FULL_S = 0.5
 """Between two tries to write to a disk that is full."""
-
-
-Answer = Callable[[Event, ExitDetail], None]
-"""Takes the driver's events."""
 
 
 class AttemptController:
@@ -62,7 +55,7 @@ class AttemptController:
         self,
         nodes: Sequence[Node],
         settings: Settings,
-        answer: Answer,
+        answer: attempt_events.Answer,
         *,
         overlaps: bool = False,
         noticed: Callable[[Attempt], None] | None = None,
@@ -70,9 +63,8 @@ class AttemptController:
         self._nodes = nodes
         self._settings = settings
         self._answer = answer
-        self._overlaps = overlaps
+        self._overlaps, self._noticed = overlaps, noticed
         """Whether to report when a job only saves, so that its devices can be given to others."""
-        self._noticed = noticed
         self._attempts: dict[JobId, Attempt] = {}
         self._failures: dict[JobId, int] = {}
         self._by_token: dict[str, tuple[Attempt, TaskHandle]] = {}
@@ -96,34 +88,17 @@ class AttemptController:
         if restore is not None:  # answered as one that is resumed
             attempt.restore, attempt.work_s = restore, work_at_start(self._settings.home, order)
             attempt.announced = attempt.turned = True
-        try:
-            fetch = self._fetches.needed(order)
-        except RotaError as error:
-            attempt.given_up, fetch = str(error), None
-        if fetch is not None:
-            self._sliced.add(self._start_with_data(attempt, order, fetch))
+        if order.launch.data:
+            self._sliced.add(self._fetches.before(attempt, order, self._loop, self._start_prepared))
         else:
             self._start_prepared(attempt, order)
-
-    def _start_with_data(self, attempt: Attempt, order: LaunchOrder, fetch: DataFetch) -> Steps[None]:
-        """Start the tasks of an attempt once its data sets are in the cache, unless it is stopped before."""
-        work = self._loop.create_task(fetch.run())
-        while not work.done() and not attempt.ending:
-            yield FETCH_LOOK_S
-        work.cancel()
-        if not attempt.ending:
-            attempt.given_up, attempt.is_hopeless = fetch.error, fetch.is_hopeless
-        self._start_prepared(attempt, order)
 
     def _start_prepared(self, attempt: Attempt, order: LaunchOrder) -> None:
         port = 0
         try:
-            if attempt.given_up or attempt.ending:
-                attempt_folder(self._settings.home, order.job.id, order.attempt).mkdir(parents=True, exist_ok=True)
-                self._sliced.add(self._start_tasks(attempt, port))
-                return
-            prepare_attempt(attempt, order, self._settings)
-            port = rendezvous_port(self._settings.home, order)
+            if not (attempt.given_up or attempt.ending):
+                prepare_attempt(attempt, order, self._settings)
+                port = rendezvous_port(self._settings.home, order)
         except OSError as error:
             attempt.given_up = f"its folder can't be made: {error.strerror}"
         except RotaError as error:
@@ -368,7 +343,10 @@ class AttemptController:
         if self._attempts.get(attempt.job.id) is not attempt:
             return
         if attempt.is_gang and attempt.all_ready and not attempt.ending:
-            self._open_barrier(attempt)
+            try:
+                attempt.open_barrier()
+            except OSError:  # the disk is full; there may be room soon
+                self._loop.call_later(FULL_S, self._look, attempt)
         if not attempt.announced and attempt.all_running:
             attempt.announced = True
             self._slicer.add(attempt.job.id, attempt.placement)
@@ -386,12 +364,6 @@ class AttemptController:
             self._conclude(attempt)
         elif not attempt.ending and attempt.is_decided():
             self._end(attempt, attempt.launch.grace_s)
-
-    def _open_barrier(self, attempt: Attempt) -> None:
-        try:
-            attempt.open_barrier()
-        except OSError:  # the disk is full; there may be room soon
-            self._loop.call_later(FULL_S, self._look, attempt)
 
     def _end(self, attempt: Attempt, grace_s: float) -> None:
         attempt.ending = True
@@ -417,11 +389,9 @@ class AttemptController:
             yield from self._side.run(self._settings.limits.removal(task.token))
             self._by_token.pop(task.token, None)  # only now: a sweep removes the cgroups of unknown tasks
             yield 0.0
-        if self._settings.confinement.mounts or attempt.launch.image is not None:
+        if self._settings.confinement.mounts or attempt.launch.image is not None or attempt.launch.data:
             self._do(asyncio.to_thread(remove_leftovers, self._settings, attempt))
         self._slicer.leave(job_id)
-        if attempt.launch.data:
-            self._do(asyncio.to_thread(self._fetches.forget, job_id, attempt.number))
         del self._attempts[job_id]
         failures = self._failures.pop(job_id)
         if attempt.successor is not None and outcome.verdict is Verdict.STOPPED:

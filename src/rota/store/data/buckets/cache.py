@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.errors import RotaError
+from rota.core.model.job import JobId
 
 FOLDER = "buckets"
 SALT = ".salt"
@@ -45,6 +46,11 @@ class RemoteFile:
 def version_of(files: Collection[RemoteFile]) -> str:
     """Return the name of the version that consists of these files."""
     return hashlib.sha256("\n".join(sorted(each.key for each in files)).encode()).hexdigest()[:32]
+
+
+def pin_of(job_id: JobId, attempt: int) -> str:
+    """Return in which name an attempt of a job keeps versions."""
+    return f"{job_id}.{attempt}"
 
 
 class BucketCache:

@@ -24,7 +24,7 @@ TRIES, PAUSE_S = 4, 1.0
 _PR_SET_PDEATHSIG = 1
 
 
-class Progress:
+class FetchProgress:
     """Writes to a file how far a fetch is, now and then."""
 
     def __init__(self, file: Path) -> None:
@@ -40,7 +40,7 @@ class Progress:
 
 def fetch(order: dict[str, Any]) -> dict[str, Any]:
     """Carry out an order; return the answer."""
-    progress = Progress(Path(order["progress"]))
+    progress = FetchProgress(Path(order["progress"]))
     cache = BucketCache(Path(order["home"]), order["limit"])
     public = json.dumps(order["public"], sort_keys=True)
     for attempt in range(1, TRIES + 1):
@@ -61,13 +61,14 @@ def fetch(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read an order, carry it out and print the answer."""
+    """Read an order, carry it out and write the answer."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     order = json.loads(sys.stdin.readline())
     if os.getppid() != order["manager"]:  # it had ended before that was asked for
         return
     os.umask(0o022)
-    print(json.dumps(fetch(order)), flush=True)
+    sys.stdout.write(json.dumps(fetch(order)) + "\n")
+    sys.stdout.flush()
     os._exit(0)  # threads of a connection that hangs are not waited for
 
 

@@ -7,16 +7,21 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from rota.core.errors import RotaError
 from rota.core.model.job import JobId
+from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.launch_order import LaunchOrder
-from rota.store.data.buckets.cache import BucketCache
+from rota.drivers.local.sliced_work import Steps
+from rota.store.data.buckets.cache import BucketCache, pin_of
 from rota.store.data.data_sets import VERSIONS, DataSet, DataSets
 from rota.store.data.preparing import progress_file
 from rota.store.run_folder import Json, attempt_folder, write_json
 
+LOOK_S = 0.1
+"""Between two looks at data sets that are being fetched."""
 PROGRAM = "rota.store.data.buckets.process"
 
 
@@ -33,29 +38,39 @@ class DataFetches:
 
         Raises a `RotaError` if a data set is gone, or its secrets can't be read.
         """
-        if not order.launch.data:
-            return None
         known = DataSets(self._home)
         found = [known.find(name, order.job.tenant) for name in order.launch.data]
         wanted = [known.unsealed(each) for each in found if each.is_bucket]
         folder = attempt_folder(self._home, order.job.id, order.attempt)
         if not wanted or (folder / VERSIONS).exists():
             return None
-        folder.mkdir(parents=True, exist_ok=True)
         return DataFetch(wanted, folder, self._home, self._limit_bytes, pin_of(order.job.id, order.attempt))
 
-    def forget(self, job_id: JobId, attempt: int) -> None:
-        """Let versions be evicted that an attempt used, which has ended."""
-        self._cache.unpin(user=pin_of(job_id, attempt))
+    def before(
+        self,
+        attempt: Attempt,
+        order: LaunchOrder,
+        loop: asyncio.AbstractEventLoop,
+        start: Callable[[Attempt, LaunchOrder], None],
+    ) -> Steps[None]:
+        """Start an attempt once its data sets are in the cache, or with the reason why they can't be."""
+        try:
+            attempt_folder(self._home, order.job.id, order.attempt).mkdir(parents=True, exist_ok=True)
+            fetch = self.needed(order)
+        except (RotaError, OSError) as error:
+            attempt.given_up, fetch = str(error), None
+        if fetch is not None:
+            work = loop.create_task(fetch.run())
+            while not work.done() and not attempt.ending:
+                yield LOOK_S
+            if work.done():
+                attempt.given_up, attempt.is_hopeless = fetch.error, fetch.is_hopeless
+            work.cancel()
+        start(attempt, order)
 
     def keep_only(self, attempts: Collection[tuple[JobId, int]]) -> None:
         """Let all versions be evicted but those of these attempts."""
         self._cache.unpin(keep={pin_of(*each) for each in attempts})
-
-
-def pin_of(job_id: JobId, attempt: int) -> str:
-    """Return in which name an attempt keeps versions."""
-    return f"{job_id}.{attempt}"
 
 
 class DataFetch:
