@@ -80,6 +80,8 @@ class Replay:
     """Submissions at the beginning without forecasts."""
     before: Sequence[PastRun] = ()
     """What ended before the workload begins."""
+    of_all: bool = False
+    """Whether jobs that start at once are forecast as well: their ends."""
     knows_durations: bool = False
     knows_arrivals: bool = False
     knows_process: bool = False
@@ -119,7 +121,8 @@ class Replay:
             for submission in self.submissions[arrived : clock.arrived]:
                 number, arrived = arrived, arrived + 1
                 live = engine.state.jobs[submission.job.id]
-                if number >= self.warm_up and number % self.every == 0 and live.state is JobState.WAITING:
+                is_asked = live.state is JobState.WAITING or (self.of_all and not live.state.is_final)
+                if number >= self.warm_up and number % self.every == 0 and is_asked:
                     open_forecasts[live.job.id] = self._forecast(engine, setting, live.job.id, arrived)
 
     def _forecast(self, engine: Engine, setting: Setting, job_id: JobId, arrived: int) -> Forecast:

@@ -1,4 +1,4 @@
-"""A month under Slurm's own backfill, and its accounting replayed under `easy` and other policies.
+"""A month under Slurm's own backfill, and its accounting replayed under Rota's mirror of it and other policies.
 
     .venv/bin/python bench/slurm_month.py --months 3 --speed 1000
 
@@ -6,17 +6,21 @@ The month is simulated, Slurm is not: slurmctld, slurmdbd, slurmd and the jobs r
 faster (`apt-get install faketime`), so that a month takes 45 minutes at a speed of 1000. The months have different jobs
 and run side by side. Random jobs of six kinds go to eight nodes of four GPUs; their time limits are one to four times
 too long, in half hours. Slurm has its own parameters. `--reserve 1` keeps resources for the first waiting job only, as
-`easy` does; `--window 43200` also for jobs that can't start within a day, as for longer limits the manual asks.
+`easy` does; `--window 20160` also for jobs that can't start within a day, as for longer limits the manual asks. The
+accounting is replayed under the policy that `rota slurm policy` makes of Slurm's configuration, with Slurm's choice of
+nodes, and then under others with their own. `--keep FOLDER` keeps the accounting, or replays what is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import csv
 import json
 import math
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -24,7 +28,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +53,9 @@ SPREAD = 0.5
 NODES, GPUS = 8, 4
 BEGIN = "2026-01-05 00:00:00"
 POLICIES = ("easy", "fifo:backfill=true", "fifo", "fair-share", "las", "srtf", "rota")
+NEAR_S = 600.0
+"""Starts that are no further apart count as equal: a message takes a second of true time at worst."""
+SHAKE_S = 120.0
 
 
 class TimedJob(NamedTuple):
@@ -93,7 +100,10 @@ def fast_clock(speed: float) -> Iterator[dict[str, str]]:
 
 def shape_of(reserve: int, window_min: int) -> Shape:
     """The cluster, where programs have as much true time for messages and for their work as Slurm gives them."""
-    scheduler = "nohold_on_prolog_fail,max_sched_time=600,bf_max_time=3600,bf_yield_interval=10000000"
+    scheduler = (
+        "nohold_on_prolog_fail,max_sched_time=600,build_queue_timeout=600000000,bf_max_time=3600,"
+        "bf_yield_interval=10000000"
+    )
     first = f",bf_job_part_count_reserve={reserve}" if reserve else ""
     window = f",bf_window={window_min}" if window_min else ""
     settings = {"SchedulerParameters": scheduler + first + window, "MinJobAge": "3600"}
@@ -121,6 +131,9 @@ def run_month(seed: int, given: argparse.Namespace, folder: Path) -> Path:
             true_time = {name: value for name, value in bed.env.items() if name not in clock}
             rota(true_time, "slurm", "accounting", str(place / "month.txt"), "--since", "2026-01-01", *conf)
             (place / "cluster.yaml").write_text(rota(true_time, "slurm", "cluster", *conf))
+            (place / "config.txt").write_text(bed.do("scontrol", "show", "config") + "\n")
+            (place / "sdiag.txt").write_text(bed.do("sdiag") + "\n")
+            shutil.copy(bed.folder / "slurmctld.log", place)
         finally:
             bed.stop()
     return place
@@ -152,40 +165,117 @@ def rota(env: dict[str, str], *words: str) -> str:
     return made.stdout
 
 
-def waits_s(place: Path) -> list[float]:
-    """How long each job waited in Slurm."""
-    lines = (place / "month.txt").read_text().splitlines()
-    names = lines[0].split("|")
-    submit, start = names.index("Submit"), names.index("Start")
-    cells = [line.split("|") for line in lines[1:]]
-    return [
-        (datetime.fromisoformat(each[start]) - datetime.fromisoformat(each[submit])).total_seconds()
-        for each in cells
-        if each[start] not in ("Unknown", "None")
+class Month(NamedTuple):
+    """How long each job waited, by id, and the mirror of Slurm's scheduler."""
+
+    waits_s: dict[str, float]
+    policy: str
+    placement: str
+
+
+def read_month(place: Path) -> Month:
+    """Read the waits in Slurm from its accounting, and its scheduler from its configuration."""
+    lines = [line.split("|") for line in (place / "month.txt").read_text().splitlines()]
+    name, submit, start = (lines[0].index(column) for column in ("JobID", "Submit", "Start"))
+    waits_s = {
+        cells[name]: (_moment(cells[start]) - _moment(cells[submit])).total_seconds()
+        for cells in lines[1:]
+        if cells[start] not in ("Unknown", "None")
+    }
+    found = json.loads(rota(dict(os.environ), "slurm", "policy", "--from", str(place / "config.txt"), "--json"))
+    return Month(waits_s, found["policy"], found["placement"])
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def replayed_s(trace: Path, cluster: Path, *options: str) -> dict[str, float]:
+    """How long each job of a trace waits in a simulation, by id."""
+    with tempfile.TemporaryDirectory() as out:
+        rota(dict(os.environ), "sim", "--trace", str(trace), "--cluster", str(cluster), *options, "--out", out)
+        with (Path(out) / "jobs.csv").open() as file:
+            return {row["id"]: float(row["wait_s"]) for row in csv.DictReader(file)}
+
+
+def report(places: list[Path], policies: list[str], shakes: int) -> None:
+    """Print the waits in Slurm and under policies: means, medians and ninth deciles, and how the means compare."""
+    months = [read_month(place) for place in places]
+    print(f"\n{len(places)} months, {[len(month.waits_s) for month in months]} jobs")
+    print(
+        "| replayed under | mean wait (h) | median (h) | 90% (h) | mean against Slurm, by month | in the mean (95%) |"
+    )
+    print("|---|---|---|---|---|---|")
+    _row("Slurm itself", [list(month.waits_s.values()) for month in months], None)
+    mirrors = [
+        replayed_s(
+            place / "month.txt", place / "cluster.yaml", "--policy", month.policy, "--placement", month.placement
+        )
+        for place, month in zip(places, months, strict=True)
     ]
+    _row("its own scheduler", [list(waits_s.values()) for waits_s in mirrors], months)
+    for name in policies:
+        found = [replayed_s(place / "month.txt", place / "cluster.yaml", "--policy", name) for place in places]
+        _row(f"`{name}`", [list(waits_s.values()) for waits_s in found], months)
+    for place, month, waits_s in zip(places, months, mirrors, strict=True):
+        _compare_jobs(place, month, waits_s)
+        if shakes:
+            _shake(place, month, shakes)
 
 
-def report(places: list[Path], policies: list[str]) -> None:
-    """Print the mean waits in Slurm and under the policies, with their spread over months."""
-    slurm_s = [statistics.fmean(waits_s(place)) for place in places]
-    jobs = [len(waits_s(place)) for place in places]
-    print(f"\n{len(places)} months, {jobs} jobs; mean wait in Slurm {[round(each) for each in slurm_s]} s")
-    print("| replayed under | mean wait (h) | against Slurm, by month | in the mean (95%) |")
-    print("|---|---|---|---|")
-    print(f"| Slurm itself | {statistics.fmean(slurm_s) / HOUR_S:.2f} | | |")
-    chosen = [word for name in policies for word in ("--policy", name)]
-    rows: list[list[Json]] = [
-        json.loads(rota(dict(os.environ), *_replay(place), *chosen, "-o", "json")) for place in places
+def _row(name: str, waits_s: list[list[float]], months: list[Month] | None) -> None:
+    means_s = [statistics.fmean(each) for each in waits_s]
+    shown = [
+        statistics.fmean(means_s),
+        statistics.fmean(statistics.median(each) for each in waits_s),
+        statistics.fmean(statistics.quantiles(each, n=10)[-1] for each in waits_s),
     ]
-    for index, name in enumerate(policies):
-        found_s = [each[index]["avg_wait_s"] for each in rows]
-        against = [found / true - 1.0 for found, true in zip(found_s, slurm_s, strict=True)]
-        each = ", ".join(f"{value:+.1%}" for value in against)
-        print(f"| `{name}` | {statistics.fmean(found_s) / HOUR_S:.2f} | {each} | {interval(against)} |")
+    cells = [f"{value / HOUR_S:.2f}" for value in shown]
+    if months is None:
+        cells += [", ".join(f"{value / HOUR_S:.2f} h" for value in means_s), ""]
+    else:
+        against = [
+            found_s / statistics.fmean(month.waits_s.values()) - 1.0
+            for found_s, month in zip(means_s, months, strict=True)
+        ]
+        cells += [", ".join(f"{value:+.1%}" for value in against), interval(against)]
+    print(f"| {name} | {' | '.join(cells)} |")
 
 
-def _replay(place: Path) -> tuple[str, ...]:
-    return ("sim", "--trace", str(place / "month.txt"), "--cluster", str(place / "cluster.yaml"))
+def _compare_jobs(place: Path, month: Month, waits_s: dict[str, float]) -> None:
+    """Compare a replay with Slurm job by job; jobs keep their time of submission, so that waits tell starts."""
+    apart_s = [abs(waits_s[name] - really_s) for name, really_s in month.waits_s.items()]
+    near = sum(each <= NEAR_S for each in apart_s) / len(apart_s)
+    far = next((at for at, each in enumerate(apart_s) if each > NEAR_S), len(apart_s))
+    print(
+        f"{place.name}: {month.policy}\n  {near:.0%} of the starts are within {NEAR_S / 60:.0f} minutes of Slurm's, "
+        f"the first {far} all; median difference {statistics.median(apart_s) / 60:.1f} minutes"
+    )
+
+
+def _shake(place: Path, month: Month, shakes: int) -> None:
+    """Print how far the mean wait of the replay moves if each submission is moved by up to two minutes."""
+    lines = [line.split("|") for line in (place / "month.txt").read_text().splitlines()]
+    submit = lines[0].index("Submit")
+    rng, means_h = random.Random(1), []
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "month.txt"
+        for _ in range(shakes):
+            moved = [
+                [*cells[:submit], _later(cells[submit], rng.uniform(0.0, SHAKE_S)), *cells[submit + 1 :]]
+                for cells in lines[1:]
+            ]
+            trace.write_text("\n".join("|".join(cells) for cells in [lines[0], *moved]) + "\n")
+            options = ("--policy", month.policy, "--placement", month.placement)
+            means_h.append(statistics.fmean(replayed_s(trace, place / "cluster.yaml", *options).values()) / HOUR_S)
+    print(
+        f"  {shakes} replays with each submission up to {SHAKE_S:.0f} s later: {statistics.fmean(means_h):.2f} h in "
+        f"the mean, standard deviation {statistics.stdev(means_h):.2f} h, {min(means_h):.2f} to {max(means_h):.2f} h"
+    )
+
+
+def _later(text: str, seconds: float) -> str:
+    return (_moment(text) + timedelta(seconds=round(seconds))).isoformat()
 
 
 def interval(values: list[float]) -> str:
@@ -207,18 +297,19 @@ def main() -> None:
     parser.add_argument("--speed", type=float, default=1000.0, help="how much faster the clock is")
     parser.add_argument("--reserve", type=int, default=0, help="waiting jobs that keep resources; 0: all, as in Slurm")
     parser.add_argument("--window", type=int, default=0, help="bf_window in minutes; 0: a day, as in Slurm")
+    parser.add_argument("--shake", type=int, default=0, help="how often to replay with other times of submission")
     parser.add_argument("--keep", type=Path, help="a folder for the accounting; what is there already is replayed only")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = given.keep or Path(name)
         places = sorted(folder.glob("month-*/month.txt")) if given.keep else []
         if places:
-            report([place.parent for place in places], list(POLICIES))
+            report([place.parent for place in places], list(POLICIES), given.shake)
             return
         seeds = range(given.first_seed, given.first_seed + given.months)
         with concurrent.futures.ThreadPoolExecutor(given.months) as pool:
             runs = list(pool.map(lambda seed: run_month(seed, given, folder), seeds))
-        report(runs, list(POLICIES))
+        report(runs, list(POLICIES), given.shake)
 
 
 if __name__ == "__main__":

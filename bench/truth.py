@@ -22,6 +22,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "bench"))
 
-from truth_rows.live import DEFAULT_ROWS, LiveRow, measure_row
+from truth_rows.live import DEFAULT_ROWS, LONGEST_S, LiveRow, measure_row
 from truth_rows.table import print_table, write_page
 
 Json = dict[str, Any]
@@ -46,7 +47,9 @@ def main() -> None:
     if options.gpu:
         from truth_rows.gpu import measure_gpu
 
-        finish("gpu", measure_gpu(options.seed, limit_s=options.limit), options.out)
+        limit_s = options.limit or 440.0
+        rows = measure_gpu(options.seed, limit_s=limit_s, wanted=wanted_rows(options), keep=options.keep)
+        finish("gpu", rows, options.out)
         return
     if options.kubernetes:
         from truth_rows.kubernetes import measure_kubernetes
@@ -72,9 +75,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--after", type=int, default=16, help="jobs after them, which are not measured")
     parser.add_argument("--keep", type=Path, help="a folder for the databases of the managers")
     parser.add_argument("--scale", type=float, default=1.0, help="stretches all times")
-    parser.add_argument("--parallel", type=int, default=4, help="rows at a time")
+    parser.add_argument("--parallel", type=int, default=4, help="rows at a time, or processes that replay")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=440.0, help="seconds that --gpu may take")
+    parser.add_argument("--limit", type=float, help="seconds after which a row is measured as it is; 440 with --gpu")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--kubernetes", action="store_true")
     parser.add_argument("--traces", action="store_true")
@@ -86,24 +89,34 @@ def parse() -> argparse.Namespace:
 
 
 def replay(options: argparse.Namespace) -> None:
-    """Replay in the simulator, and write the rows as JSON."""
+    """Replay in the simulator, and write the rows as JSON, each as soon as it is there."""
     from truth_rows.replayed import floor_rows, trace_rows
 
     if options.traces:
-        write_rows("traces", trace_rows(options.runs, print), options.out)
+        write_rows("traces", trace_rows(options.runs, options.parallel), options.out)
     if options.floor:
         seeds = range(options.seed + 1000, options.seed + 1000 + options.seeds)
-        write_rows("floor", floor_rows(options.runs, seeds, print), options.out)
+        write_rows("floor", floor_rows(options.runs, seeds, options.parallel, wanted_rows(options)), options.out)
 
 
-def write_rows(name: str, rows: list[Json], out: Path) -> None:
-    """Write replayed rows as JSON."""
-    (out / f"{name}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+def write_rows(name: str, rows: Iterator[Json], out: Path) -> None:
+    """Print replayed rows, and write them as JSON."""
+    found: list[Json] = []
+    for row in rows:
+        found.append(row)
+        (out / f"{name}.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+        print({key: value for key, value in row.items() if key != "singles"}, flush=True)
+
+
+def wanted_rows(options: argparse.Namespace) -> set[int]:
+    """Return the numbers of the wanted rows; none means all."""
+    return {int(number) for number in options.rows.split(",") if number}
 
 
 def live_rows(options: argparse.Namespace) -> list[Json]:
     """Measure the rows, several at a time."""
-    wanted = {int(number) for number in options.rows.split(",") if number}
+    wanted = wanted_rows(options)
+    limit_s = options.limit or LONGEST_S
     rows = [
         LiveRow(
             policy=policy,
@@ -121,7 +134,7 @@ def live_rows(options: argparse.Namespace) -> list[Json]:
         tempfile.TemporaryDirectory(prefix="rota-truth-") as folder,
         ThreadPoolExecutor(max_workers=options.parallel) as pool,
     ):
-        return list(pool.map(lambda row: measure_row(row, Path(folder), keep=options.keep), rows))
+        return list(pool.map(lambda row: measure_row(row, Path(folder), limit_s=limit_s, keep=options.keep), rows))
 
 
 def finish(name: str, rows: list[Json], out: Path) -> None:

@@ -36,7 +36,9 @@ HOT = (
     "mechanisms/ordering/list_scheduler",
     "mechanisms/ordering/lanes",
     "mechanisms/ordering/needs",
+    "mechanisms/ordering/node_plan",
     "mechanisms/ordering/node_yields",
+    "mechanisms/ordering/planned_walk",
     "mechanisms/ordering/refusals",
     "mechanisms/ordering/victim_search",
     "placement/patterns",
@@ -44,6 +46,7 @@ HOT = (
     "policies/own/levels",
     "policies/own/order",
     "policies/own/rota",
+    "policies/own/users",
     "tenancy/open",
 )
 

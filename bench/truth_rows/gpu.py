@@ -7,25 +7,30 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from managers import Manager
-from truth_rows.live import LiveRow, figures, wait_for_all
+from truth_rows.live import LiveRow, figures, keep_database, wait_for_all
 
 Json = dict[str, Any]
 KINDS = {"narrow": 3.0, "wide": 4.0, "deep": 6.0, "large": 9.0}
 """Names of trainings, with the median of the seconds that they train."""
 SIZES = (0.25, 0.25, 0.25, 0.5)
-"""Fractions of a GPU that trainings ask for, as small ones leave most of it idle."""
+"""Fractions of a GPU that trainings ask for: models so small leave most of it idle, and hardly slow each other down."""
 PACE_STEPS = 300
 SPREAD = 0.2
 PASSED = ("PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME")
 """Variables that trainings need and a manager does not pass on by itself."""
 ROWS = (("fifo:backfill=true", "declared"), ("priority", "history"))
 PAST_SHARE, AFTER_SHARE = 0.3, 0.1
+FILLED = 0.9
+"""How much of the time that is left the trainings fill, if each takes as long as alone."""
+LAST_S = 20.0
+"""For the simulation, at the end."""
 LOAD = 1.3
 """How much more quickly trainings are submitted than the GPU serves them: a queue builds up."""
 TRAIN = """
@@ -35,13 +40,13 @@ import rota.sdk
 
 kind, steps = sys.argv[1], int(sys.argv[2])
 torch.manual_seed(0)
-width, depth = {"narrow": (1024, 2), "wide": (4096, 2), "deep": (1024, 8), "large": (2048, 4)}[kind]
+width, depth = {"narrow": (256, 2), "wide": (1024, 2), "deep": (256, 8), "large": (512, 4)}[kind]
 layers = []
 for _ in range(depth):
     layers += [torch.nn.Linear(width, width), torch.nn.ReLU()]
 model = torch.nn.Sequential(*layers).to("cuda")
 optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
-data = torch.randn(2048, width, device="cuda")
+data = torch.randn(256, width, device="cuda")
 run = rota.sdk.steps(range(steps))
 begun_s, first = None, run.step
 for batch in run:
@@ -61,12 +66,14 @@ if begun_s is not None:
 """
 
 
-def measure_gpu(seed: int, *, limit_s: float) -> list[Json]:
-    """Measure the rows one after the other, as they share the GPU; all of it within a limit."""
-    return [_row(policy, source, seed + number, limit_s / len(ROWS)) for number, (policy, source) in enumerate(ROWS)]
+def measure_gpu(seed: int, *, limit_s: float, wanted: Collection[int] = (), keep: Path | None = None) -> list[Json]:
+    """Measure all or the wanted rows one after the other, as they share the GPU; all of it within a limit."""
+    each_s = limit_s / len(wanted or ROWS)
+    rows = [(number, row) for number, row in enumerate(ROWS, start=1) if not wanted or number in wanted]
+    return [_row(policy, source, seed + number, each_s, keep) for number, (policy, source) in rows]
 
 
-def _row(policy: str, source: str, seed: int, limit_s: float) -> Json:
+def _row(policy: str, source: str, seed: int, limit_s: float, keep: Path | None) -> Json:
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rota-truth-") as folder:
         script = Path(folder) / "train.py"
@@ -76,11 +83,12 @@ def _row(policy: str, source: str, seed: int, limit_s: float) -> Json:
             gpus = sum(node["gpus"] for node in manager.client.nodes())
             if not gpus:
                 raise SystemExit("the manager found no GPU on this machine")
+            _pace(manager, script, next(iter(KINDS)))  # the first training of a machine reads its libraries from disk
             paces = {kind: _pace(manager, script, kind) for kind in KINDS}
             mean_s = sum(pace.startup_s + KINDS[kind] for kind, pace in paces.items()) / len(paces)
-            budget_s = limit_s - (time.monotonic() - begun_s) - 25.0
+            budget_s = limit_s - (time.monotonic() - begun_s) - LAST_S
             gpu_s = mean_s * sum(SIZES) / len(SIZES)
-            jobs = max(int(0.75 * budget_s * gpus / gpu_s), 12)
+            jobs = max(int(FILLED * budget_s * gpus / gpu_s), 12)
             past, after = int(PAST_SHARE * jobs), int(AFTER_SHARE * jobs)
             row = LiveRow(
                 policy=policy,
@@ -92,12 +100,12 @@ def _row(policy: str, source: str, seed: int, limit_s: float) -> Json:
                 seed=seed,
             )
             measured = _submit(manager, script, row, paces, gap_s=gpu_s / gpus / LOAD)
-            wait_for_all(manager)
-            time.sleep(2.0)
+            wait_for_all(manager, until_s=begun_s + limit_s - LAST_S)
             about = {"gpus": gpus, "paces": {kind: asdict(pace) for kind, pace in paces.items()}}
             return {**figures(manager, row, measured), **about}
         finally:
             manager.clean_up()
+            keep_database(manager, keep, f"gpu-{source}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +38,19 @@ from truth_rows.workload import DECLARED_BIAS, DECLARED_SPREAD, KINDS, SPREAD, r
 
 Json = dict[str, Any]
 POLICIES = ("fifo", "fifo:backfill=true", "las")
+WINDOW = 250
 TRACES = (
-    ("Tiresias, 60 jobs", "tiresias/60_job.csv", 60, 0),
-    ("Philly, 250 jobs", "philly/philly.csv", 250, 20_000),
-    ("Philly by Tiresias, 250 jobs", "tiresias/philly1000_tiresias.csv", 250, 500),
-    ("Blox, 250 jobs", "blox/blox_synth_500.csv", 250, 200),
+    ("Philly", "philly/philly.csv", tuple(range(5_000, 80_000, 9_000)), 2),
+    ("Philly by Tiresias", "tiresias/philly10000_tiresias.csv", tuple(range(800, 9_800, 900)), 2),
+    ("Blox", "blox/blox_synth_1000.csv", (150, 400, 650), 1),
 )
-"""Name, file, jobs, and how many jobs are before them; those of these that have ended are the past."""
+"""Name, file, how many jobs are before each window, and each how many-th job of it is forecast.
+
+Those before a window that have ended are its past.
+"""
 SCARCITY = 0.9
 """Devices of a cluster relative to what the jobs of its window would use on average if none had to wait."""
 PER_NODE = 8
-FORECASTS = 24
-"""About how many forecasts are made of a window."""
 PAST, MEASURED, AFTER = 32, 64, 24
 LIVE_COSTS = Costs(load_s=0.02, checkpoint_s=0.06, resize_s=0.15, checkpoint_interval_s=math.inf)
 """What starts, stops and resizes cost live, roughly."""
@@ -159,6 +162,32 @@ def figures_of(replays: Sequence[Sequence[Scored]], is_measured: Callable[[Score
         "calibrated": sum(_calibrated(scored, is_measured) for scored in known) / len(told) if told else None,
         "median_error": percentile(errors, 0.5),
         "p90_error": percentile(errors, 0.9),
+        "singles": [_single(each) for each in told],
+    }
+
+
+def ends_of(replays: Sequence[Sequence[Scored]]) -> Json:
+    """Return coverage and errors of the ends, of jobs that started at once as well."""
+    told = [(each, each.forecast.end) for scored in replays for each in scored]
+    ends = [(each, span, span.median_s) for each, span in told if span is not None and span.median_s is not None]
+    errors = [abs(middle_s - each.end_s) / max(each.end_s - each.submit_s, 1e-9) for each, _, middle_s in ends]
+    return {
+        "ends": len(ends),
+        "ends_coverage": sum(span.holds(each.end_s) for each, span, _ in ends) / len(ends) if ends else None,
+        "ends_median_error": percentile(errors, 0.5),
+    }
+
+
+def _single(each: Scored) -> Json:
+    """Return one forecast and what came, for a closer look and to put rows together."""
+    span = each.forecast.start
+    return {
+        "job": each.job_id,
+        "made_s": each.submit_s,
+        "started_s": each.start_s,
+        "median_s": None if span is None else span.median_s,
+        "low_s": None if span is None else span.low_s,
+        "high_s": None if span is None else span.high_s,
     }
 
 
@@ -187,33 +216,65 @@ def _calibrated(told: Sequence[Scored], is_measured: Callable[[Scored], bool]) -
     return held
 
 
-def trace_rows(runs: int, say: Callable[[str], None]) -> list[Json]:
-    """Replay the public traces of `$ROTA_DATA`, each under three policies."""
+def trace_rows(runs: int, processes: int) -> Iterator[Json]:
+    """Replay windows of the public traces of `$ROTA_DATA`, each under three policies."""
     data = os.environ.get("ROTA_DATA")
     if not data:
         raise SystemExit("set ROTA_DATA to the folder of the public traces")
-    rows = []
-    for name, file, jobs, skip in TRACES:
-        submissions = of_trace(Path(data) / file, jobs, skip)
-        before = _before(Path(data) / file, skip)
-        cluster = fitting_cluster(submissions)
-        misfits = {job.id for job, _ in oversized(submissions, Setting(cluster=cluster))}
-        kept = [each for each in submissions if each.job.id not in misfits]
-        for policy in POLICIES:
-            replay = Replay(
-                submissions=kept,
-                policy=policy,
-                cluster=cluster,
-                runs=runs,
-                every=max(len(kept) // FORECASTS, 1),
-                warm_up=len(kept) // 6,
-                before=before,
-            )
-            rows.append(
-                {"trace": name, "policy": policy, "devices": cluster.devices, **figures_of([list(replay.scores())])}
-            )
-            say(str(rows[-1]))
-    return [{**row, "commit": commit()} for row in rows]
+    about = {"runs": runs, "commit": commit()}
+    rows = [(name, policy) for name, *_ in TRACES for policy in POLICIES]
+    windows = [
+        _Window(name=name, file=Path(data) / file, skip=skip, every=every, policy=policy, runs=runs)
+        for name, file, skips, every in TRACES
+        for policy in POLICIES
+        for skip in skips
+    ]
+    with ProcessPoolExecutor(max_workers=processes) as pool:
+        told = zip(windows, pool.map(_window_scores, windows), strict=True)
+        for (name, policy), found in zip(rows, groupby(told, lambda each: (each[0].name, each[0].policy)), strict=True):
+            scored = [scores for _, scores in found[1]]
+            devices = [count for count, _ in scored]
+            replays = [scores for _, scores in scored]
+            cluster = f"{min(devices)} to {max(devices)}"
+            yield {
+                "trace": name,
+                "policy": policy,
+                "devices": cluster,
+                **figures_of(replays),
+                **ends_of(replays),
+                **about,
+            }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """A part of a trace that is replayed under a policy."""
+
+    name: str
+    file: Path
+    skip: int
+    every: int
+    policy: str
+    runs: int
+
+
+def _window_scores(window: _Window) -> tuple[int, list[Scored]]:
+    """Replay a window; return how many devices its cluster has, and the scored forecasts."""
+    submissions = of_trace(window.file, WINDOW, window.skip)
+    cluster = fitting_cluster(submissions)
+    misfits = {job.id for job, _ in oversized(submissions, Setting(cluster=cluster))}
+    kept = [each for each in submissions if each.job.id not in misfits]
+    replay = Replay(
+        submissions=kept,
+        policy=window.policy,
+        cluster=cluster,
+        runs=window.runs,
+        every=window.every,
+        warm_up=len(kept) // 6,
+        before=_before(window.file, window.skip),
+        of_all=True,
+    )
+    return cluster.devices, list(replay.scores())
 
 
 def _before(path: Path, skip: int) -> list[PastRun]:
@@ -242,22 +303,29 @@ def fitting_cluster(submissions: Sequence[Submission]) -> Cluster:
     return Cluster.uniform(("gpu", nodes * PER_NODE, PER_NODE))
 
 
-def floor_rows(runs: int, seeds: Sequence[int], say: Callable[[str], None]) -> list[Json]:
+def floor_rows(runs: int, seeds: Sequence[int], processes: int, wanted: Collection[int] = ()) -> Iterator[Json]:
     """Replay the jobs of the live rows, with other seeds, as forecast and with assumptions replaced by the truth."""
-    rows = []
-    for policy, source in DEFAULT_ROWS:
-        for variant in VARIANTS:
-            replays = [list(_replayed(policy, source, variant, seed, runs)) for seed in seeds]
-            found = figures_of(replays, lambda each: PAST <= int(each.job_id[1:]) < PAST + MEASURED)
-            rows.append({"policy": policy, "source": source, "knows": variant.name, **found})
-            say(str(rows[-1]))
-    return [{**row, "seeds": list(seeds), "commit": commit()} for row in rows]
+    about = {"seeds": list(seeds), "runs": runs, "commit": commit()}
+    rows = [
+        (policy, source, variant)
+        for number, (policy, source) in enumerate(DEFAULT_ROWS, start=1)
+        for variant in VARIANTS
+        if not wanted or number in wanted
+    ]
+    with ProcessPoolExecutor(max_workers=processes) as pool:
+        made = [[pool.submit(_replayed, *row, seed, runs) for seed in seeds] for row in rows]
+        for (policy, source, variant), replays in zip(rows, made, strict=True):
+            found = figures_of([each.result() for each in replays], _is_measured)
+            yield {"policy": policy, "source": source, "knows": variant.name, **found, **about}
 
 
-def _replayed(policy: str, source: str, variant: Variant, seed: int, runs: int) -> Iterator[Scored]:
-    submissions = as_submissions(source, seed, elastic=policy.startswith("afs"))
+def _is_measured(each: Scored) -> bool:
+    return PAST <= int(each.job_id[1:]) < PAST + MEASURED
+
+
+def _replayed(policy: str, source: str, variant: Variant, seed: int, runs: int) -> list[Scored]:
     replay = Known(
-        submissions=submissions,
+        submissions=as_submissions(source, seed, elastic=policy.startswith("afs")),
         policy=policy,
         cluster=Cluster.uniform(("gpu", 8, 4)),
         costs=LIVE_COSTS,
@@ -268,7 +336,7 @@ def _replayed(policy: str, source: str, variant: Variant, seed: int, runs: int) 
         knows_arrivals=variant.arrivals,
         knows_process=variant.process,
     )
-    return replay.scores()
+    return list(replay.scores())
 
 
 def as_submissions(source: str, seed: int, *, elastic: bool, count: int = PAST + MEASURED + AFTER) -> list[Submission]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 Json = dict[str, Any]
@@ -24,13 +26,19 @@ HEAD = (
 )
 NAMES = ("live", "gpu", "kubernetes")
 REPLAYED = {
-    "traces": ("trace", "devices", "policy", "forecasts", "coverage", "calibrated", "median_error", "p90_error"),
+    "traces": (
+        *("trace", "devices", "policy", "forecasts", "coverage", "calibrated", "median_error", "p90_error"),
+        *("ends", "ends_coverage", "ends_median_error"),
+    ),
     "floor": ("policy", "source", "knows", "forecasts", "coverage", "calibrated", "median_error", "p90_error"),
 }
 """Columns of the replayed tables."""
+COUNTED = {"coverage": "forecasts", "calibrated": "forecasts", "ends_coverage": "ends"}
+"""Columns that are a share of another."""
 TITLES = {
     "coverage": "in 90% range",
-    "calibrated": "calibrated",
+    "ends_coverage": "ends in range",
+    "ends_median_error": "median error of ends",
     "median_error": "median error",
     "p90_error": "p90 error",
     "source": "lengths",
@@ -45,10 +53,10 @@ def cells(row: Json) -> list[str]:
         row["policy"],
         row["source"],
         str(start["scored"] + start["overdue"]),
-        _percent(start["coverage"]),
+        _share(start["coverage"], start["scored"] + start["overdue"]),
         _percent(start["median_error"]),
         _percent(start["p90_error"]),
-        _percent(end["coverage"]),
+        _share(end["coverage"], end["scored"] + end["overdue"]),
         "-" if sim is None else f"{sim['real_mean_s']:.1f}",
         "-" if sim is None else f"{100 * sim['mean_error']:+.1f}%",
         _by_chance(sim),
@@ -61,6 +69,22 @@ def _by_chance(sim: Json | None) -> str:
     """Return the errors of simulations with submissions that come slightly later."""
     found = None if sim is None else sim.get("by_chance")
     return "-" if found is None else " to ".join(f"{100 * each:+.1f}%" for each in found)
+
+
+def _share(share: float | None, of: int) -> str:
+    """Return a share that was counted, with what it may be by chance."""
+    if share is None:
+        return "-"
+    low, high = wilson(share, of)
+    return f"{_percent(share)} ({100 * low:.0f} to {100 * high:.0f})"
+
+
+def wilson(share: float, of: int) -> tuple[float, float]:
+    """Return the 95% interval of a share that was counted in a sample (Wilson, 1927)."""
+    z2 = NormalDist().inv_cdf(0.975) ** 2
+    middle = share + z2 / (2 * of)
+    apart = math.sqrt(z2 * (share * (1 - share) / of + z2 / (4 * of * of)))
+    return (middle - apart) / (1 + z2 / of), (middle + apart) / (1 + z2 / of)
 
 
 def _percent(value: float | None) -> str:
@@ -94,11 +118,14 @@ def replayed_markdown(rows: Sequence[Json], columns: Sequence[str]) -> str:
         f"| {' | '.join(TITLES.get(name, name) for name in columns)} |",
         f"|{'---|' * 3}{'--:|' * (len(columns) - 3)}",
     ]
-    lines += [f"| {' | '.join(_cell(row[name]) for name in columns)} |" for row in rows]
+    lines += [f"| {' | '.join(_cell(row, name) for name in columns)} |" for row in rows]
     return "\n".join(lines)
 
 
-def _cell(value: object) -> str:
+def _cell(row: Json, name: str) -> str:
+    value = row[name]
+    if name in COUNTED:
+        return _share(value, row[COUNTED[name]])
     if isinstance(value, float) or value is None:
         return _percent(value)
     return f"`{value}`" if isinstance(value, str) and ":" in value else str(value)

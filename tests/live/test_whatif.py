@@ -18,7 +18,7 @@ from rota.core.model.job import Checkpoint, DeviceType
 from rota.drivers.simulator.study import Setting, simulate
 from rota.live.loop.boot import Scheduling
 from rota.live.workers.whatif import WhatIf, changed
-from rota.live.workers.whatif_worker import without_restarts
+from rota.live.workers.whatif_worker import with_guessed_work, without_restarts
 from rota.scenario import Scenario
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, JournalWriter
@@ -70,6 +70,44 @@ def test_jobs_of_the_last_day_end_sooner_with_another_node(records: Records) -> 
     least, most = answer.error.by_chance
     assert -0.001 < least <= 0.0 <= most < 0.001, "20 ms are little here, and the simulation itself is among them"
     assert least < most, "submissions were moved"
+
+
+@pytest.mark.slow
+def test_jobs_that_still_run_take_devices_from_the_others(tmp_path: Path) -> None:
+    """Of two devices one is taken for good: a simulation without the job that has it would be twice as fast."""
+    two = Cluster.uniform(("gpu", 2, 2))
+    began_s = time.time() - 3600.0
+    lasts = Submission(job=job("lasts", work=3000.0), submit_s=began_s)
+    short = [Submission(job=job(f"j{at}", work=100.0, estimate_s=100.0), submit_s=began_s + 1) for at in range(4)]
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="any", cluster=two))
+    with JournalWriter(tmp_path / "journal", header) as journal:
+        workload = Workload(submissions=(lasts, *short), source="here", format="rota")
+        simulate(workload, "fifo", Setting(cluster=two), journal=journal)
+    lines = (tmp_path / "journal").read_text().splitlines()[1:]
+    kept = Records(open_database(tmp_path / "rota.db"))
+    before_its_end = [line for line in lines if '"ended","job_id":"lasts"' not in line]
+    assert len(before_its_end) == len(lines) - 1
+    kept.write(WriteBatch(steps=[{"n": number, "body": line} for number, line in enumerate(before_its_end)]))()
+    question = WhatIf(kept, Scheduling(cluster=two, policy="fifo"))
+
+    answer = asyncio.run(question.ask(question.present(two), [], 1.0))
+    kept.close()
+
+    assert (answer.jobs, answer.left_out) == (4, 1)
+    assert answer.error is not None
+    assert answer.error.metrics["avg_jct_s"] == pytest.approx(0.0, abs=0.01)
+    assert answer.now.metrics["avg_jct_s"] == pytest.approx(250.0, rel=0.01)
+
+
+def test_guessed_work_exceeds_what_is_known_and_is_that_of_like_jobs() -> None:
+    ended = [Submission(job=job(f"e{at}", name="train", work=100.0 + at), submit_s=0.0) for at in range(9)]
+    young = Submission(job=job("young", name="train", work=0.0), submit_s=0.0)
+    old = Submission(job=job("old", name="train", work=400.0), submit_s=0.0)
+
+    found = {str(each.job.id): each.target for each in with_guessed_work(ended, [young, old])}
+
+    assert found["old"] > 400.0
+    assert 80.0 < found["young"] < 150.0
 
 
 def test_policy_from_a_file_is_refused(records: Records, tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ SCATTERED = (on("n1", 1), on("n2", 3))
         ("even", 4, on("n3", 4, tasks=4)),
         ("even", 6, on("n3", 3, tasks=3) + on("n1", [1, 2, 3], tasks=3)),
         ("even", 7, on("n3", 4, tasks=4) + on("n1", [1, 2, 3], tasks=3)),
+        ("consecutive", 1, on("n2", [3])),
+        ("consecutive", 3, on("n1", [1, 2, 3], tasks=3)),
+        ("consecutive", 5, on("n1", [1, 2, 3], tasks=3) + on("n2", [3]) + on("n3", 1)),
         ("spread", 1, on("n3", 1)),
         ("spread", 2, on("n3", 1) + on("n1", [1])),
         ("spread", 5, on("n3", 2, tasks=2) + on("n1", [1, 2], tasks=2) + on("n2", [3])),
@@ -47,6 +50,23 @@ def test_pattern(placement: str, workers: int, expected: Placement, cpus: int) -
     books = inventory(nodes(4, 4, 4), *SCATTERED)
 
     assert place(books, job(workers=workers, cpu_milli=cpus), placement) == expected
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected"),
+    [
+        (1, on("n4", [2])),
+        (2, on("n4", [2, 3], tasks=2)),
+        (4, on("n2", 4, tasks=4)),
+        (6, on("n1", [3]) + on("n2", 4, tasks=4) + on("n4", [2])),
+        (8, None),
+    ],
+)
+def test_consecutive_takes_the_tightest_run_that_suffices(workers: int, expected: Placement | None) -> None:
+    """One device is free on n1 and four on n2, which are one run, and two on n4, another."""
+    books = inventory(nodes(4, 4, 4, 4), on("n1", 3), on("n3", 4), on("n4", 2))
+
+    assert place(books, job(workers=workers), "consecutive") == expected
 
 
 @pytest.mark.parametrize("placement", ["any", "consolidate", "spread", "best-fit", "even", "skew"])

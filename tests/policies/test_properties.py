@@ -36,12 +36,18 @@ OPTIONS = [
         "max_min_fairness_packed:mixed_sharing",
     )
 ]
+PLANNED = [
+    "easy:reserve=0",
+    "easy:reserve=2,window_s=40,resolution_s=4,group_s=8,depth=5,limits=true",
+    "easy:reserve=0,interval_s=8",
+]
 IN_ROUNDS = [*in_rounds(), *OPTIONS]
 POLICIES = [
     *at_once(),
     *in_rounds_mostly_slow(),
     *(pytest.param(each, marks=pytest.mark.slow) for each in OPTIONS),
     "fifo:backfill=true",
+    *PLANNED,
     "tiresias:order=gittins,thresholds=20/60",
     "priority:aging=360",
     "las:consolidate_s=20",
@@ -50,8 +56,8 @@ POLICIES = [
 LEARNS = ("gittins", "tiresias:order=gittins")
 """Policies whose order depends on what they saw, which one that adopts their state did not."""
 
-BY_SERVER = ["gandiva-fair", "gandiva", "olympian", "salus", "elasticflow"]
-"""Policies under which jobs compete server by server or share devices, so that it matters on which a job was put."""
+BY_SERVER = ["gandiva-fair", "gandiva", "olympian", "salus", "elasticflow", *PLANNED]
+"""Policies under which jobs compete for servers, share devices or reserve nodes, so that it matters where a job is."""
 
 
 class Watch:

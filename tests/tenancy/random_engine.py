@@ -41,7 +41,15 @@ from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.cells.check import check_cells
 from tenancy.random_plans import changed_cells, random_plan, random_tenants
 
-POLICIES = ("fifo:backfill=true", "easy", "priority", "srtf", "fair-share:half_life_s=20", "drf")
+POLICIES = (
+    "fifo:backfill=true",
+    "easy",
+    "easy:reserve=0,window_s=60",
+    "priority",
+    "srtf",
+    "fair-share:half_life_s=20",
+    "drf",
+)
 TENANTS = ("t0", "t1", "t2")
 
 

@@ -14,6 +14,7 @@ from rota.core.messages.events import (
     JobArrived,
     JobCancelled,
     JobEnded,
+    JobHeld,
     Resized,
     Started,
     Stopped,
@@ -44,6 +45,26 @@ def test_jobs_of_a_journal_run_as_long_as_they_ran(tmp_path: Path) -> None:
     assert found == [("a", 0.0, 4.0, Outcome.FAILED), ("b", 0.0, 6.0, Outcome.SUCCEEDED)]
     assert (workload.format, workload.left_out) == ("journal", 1)
     assert workload.cluster == cluster(node("n1"))
+
+
+def test_jobs_that_had_not_ended_are_known_to_run_longer(tmp_path: Path) -> None:
+    """A job that starts over is known by its longest run; one that is held, or waits for another, never ran."""
+    never = Checkpoint(interval_s=math.inf)
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="any", cluster=cluster(node("n1"))))
+    jobs = [job("runs"), job("again", checkpoint=never), job("waits"), job("held"), job("needs", depends_on=("waits",))]
+    with JournalWriter(tmp_path / "journal.jsonl", header) as journal:
+        journal.append(10.0, [JobArrived(job("a")), *(JobArrived(each) for each in jobs)], [], [])
+        journal.append(11.0, [Started(JobId(name), 1.0, 11.0) for name in ("a", "runs", "again")], [], [])
+        journal.append(18.0, [Stopped(JobId("again"), 0.0), JobHeld(JobId("held"))], [], [])
+        journal.append(20.0, [JobEnded(JobId("a"), End.SUCCEEDED, 9.0), Started(JobId("again"), 1.0, 20.0)], [], [])
+        journal.append(24.0, [], [], [])
+
+    workload = read_trace(tmp_path / "journal.jsonl")
+
+    assert [each.job.id for each in workload.submissions] == ["a"]
+    known = {each.job.id: (each.submit_s, each.target) for each in workload.unfinished}
+    assert known == {"runs": (0.0, 13.0), "again": (0.0, 7.0), "waits": (0.0, 0.0)}
+    assert workload.left_out == len(jobs)
 
 
 def test_price_of_a_suspension_comes_from_the_journal(tmp_path: Path) -> None:

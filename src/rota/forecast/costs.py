@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from rota.core.model.job import JobId
+from rota.forecast.chance import uniforms
 from rota.forecast.past import PastRun, ended
 from rota.perf.speed.model import Costs
+from rota.traces.workload import OrderDelays
 
 LATEST = 200
 """How many of the latest answers of a kind are used."""
 FEWEST_RESTARTED = 3
 """Restarted jobs from which on the cost of a restart is known."""
+DRAWN = 4
+"""How many starts and stops of a job are drawn each; later ones take as long as these on average."""
 MEDIAN_ERROR = 1.86
 """The standard error of a median, relative to the median distance from it and the root of the number of samples."""
 _ANSWERS = {"started": "start", "stopped": "stop", "resumed": "resume", "resized": "resize", "moved": "move"}
@@ -55,6 +61,38 @@ class LearnedCosts:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderTimes:
+    """How long starts and stops took on this machine, shortest first; each forward run draws others."""
+
+    starts_s: tuple[float, ...] = ()
+    stops_s: tuple[float, ...] = ()
+    known: Mapping[JobId, OrderDelays] = field(default_factory=dict)
+    """What is known of single jobs, in hindsight."""
+
+    def draw(self, run: int, job_id: JobId, over_s: float = 0.0) -> OrderDelays:
+        """Return how long the next starts and stops of a job take; the first longer than it has taken already."""
+        known = self.known.get(job_id)
+        if known is not None:
+            return known
+        places = [uniforms(run, f"{job_id} order {number}") for number in range(DRAWN)]
+        return OrderDelays(
+            starts_s=tuple(_at(self.starts_s, place, 0.0 if at else over_s) for at, (place, _) in enumerate(places)),
+            stops_s=tuple(_at(self.stops_s, place, 0.0 if at else over_s) for at, (_, place) in enumerate(places)),
+        )
+
+
+def _at(ordered: Sequence[float], place: float, over_s: float) -> float:
+    """Return a number at a place between 0 and 1 among those seen that are larger; from now on as usual, if none is."""
+    beyond = ordered[bisect_right(ordered, over_s) :] if over_s else ordered
+    if not beyond:
+        return over_s + (median(ordered) if ordered else 0.0)
+    at = place * (len(beyond) - 1)
+    below = int(at)
+    above = min(below + 1, len(beyond) - 1)
+    return beyond[below] + (beyond[above] - beyond[below]) * (at - below)
+
+
 class CostLearner:
     """Takes the steps of a journal in order, as JSON values, and knows the costs so far."""
 
@@ -87,6 +125,16 @@ class CostLearner:
         for decision in step.get("out", ()):
             if decision["order"] in self._seen:
                 self._ordered[decision["order"], decision["job_id"]] = now_s
+
+    def order_times(self) -> OrderTimes | None:
+        """Return how long the latest starts and stops took; None as long as no start is known."""
+        if not self._seen["start"]:
+            return None
+        return OrderTimes(starts_s=tuple(sorted(self._seen["start"])), stops_s=tuple(sorted(self._seen["stop"])))
+
+    def stops_under_way(self) -> dict[JobId, float]:
+        """Return when each stop that is not answered yet was ordered."""
+        return {JobId(job_id): at_s for (order, job_id), at_s in self._ordered.items() if order == "stop"}
 
     def learned(self, past: Sequence[PastRun] = ()) -> LearnedCosts:
         """Return what is known; the cost of a restart follows from past runs."""

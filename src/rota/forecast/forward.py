@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota.core.engine.engine import Engine
@@ -12,7 +12,7 @@ from rota.core.messages.decisions import Decision, Resume, Start
 from rota.core.messages.events import Event, TimerFired
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId, JobState
-from rota.drivers.simulator.adopt import Targets, adopt
+from rota.drivers.simulator.adopt import Delays, Targets, adopt, as_usual
 from rota.drivers.simulator.run import ENDLESS, MomentClock, OutsideChanges
 from rota.drivers.simulator.world import World
 from rota.network.load import NetworkLoad
@@ -37,6 +37,7 @@ class RunResult:
     """What became of the job in one forward run; infinite where it did not happen within the horizon."""
 
     start_s: float
+    """When it is started, or has started, if how long that takes is known for each job."""
     end_s: float
     ahead: tuple[JobId, ...]
     """Waiting jobs that were started before it, in order."""
@@ -62,6 +63,10 @@ class AssumedFuture:
     """The links that jobs wait for; None: none."""
     changes: Callable[[Engine], OutsideChanges] | None = None
     """Makes what changes nodes and jobs at set times; None: nothing does."""
+    stops_s: Mapping[JobId, float] = field(default_factory=dict)
+    """When stops that are under way were ordered."""
+    delays: Delays = as_usual
+    """How long starts and stops of a job take."""
 
 
 def run_forward(
@@ -89,10 +94,18 @@ class _ForwardRun:
             links = NetworkLoad(future.network, cluster.nodes, by_request=future.speed.scales_by_links)
         self._world = World(cluster, future.speed, future.costs, overlaps=engine.overlaps, network=links)
         self._outstanding = adopt(
-            self._world, state, future.targets, future.costs.checkpoint_interval_s, rerate=future.rerate
+            self._world,
+            state,
+            future.targets,
+            future.costs.checkpoint_interval_s,
+            rerate=future.rerate,
+            stops_s=future.stops_s,
+            delays=future.delays,
         )
         changes = None if future.changes is None else future.changes(engine)
         self._clock = MomentClock(engine, self._world, future.arrivals, iter(()), changes)
+        own = future.delays(job_id, 0.0)
+        self._startup_s = 0.0 if own is None else own.start_s(0, future.costs.load_s)
         self._job_id = job_id
         self._until_s = state.now_s + future.horizon_s
         self._waiting = {live.job.id for live in state.jobs.values() if live.state is JobState.WAITING}
@@ -126,7 +139,7 @@ class _ForwardRun:
         end_s = math.inf if live.ended_s is None else live.ended_s
         from_s = self._start_s if math.isfinite(self._start_s) else now_s
         return RunResult(
-            start_s=self._start_s,
+            start_s=self._start_s + self._startup_s,
             end_s=end_s,
             ahead=tuple(self._ahead),
             starts_before=self._starts_before,

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median_low
+from typing import overload
 
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Cause
 from rota.core.model.job import Job, JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
+from rota.drivers.simulator.adopt import Delays
 from rota.drivers.simulator.run import OutsideChanges
 from rota.forecast.arrivals import Arrivals
+from rota.forecast.costs import OrderTimes
 from rota.forecast.durations import KnownFrom, RunTimes
 from rota.forecast.forward import HORIZON_S, AssumedFuture, OutOfTime, RunResult, run_forward
 from rota.forecast.queue_sample import QueueSample
 from rota.forecast.value import Basis, Forecast, NoForecast, time_range
 from rota.network.model import NetworkModel
 from rota.perf.speed.model import Costs, SpeedModel
-from rota.traces.workload import Outcome, Submission
+from rota.traces.workload import OrderDelays, Outcome, Submission
 
 MOST_LATER = 200
 """How many later arrivals a run has at least room for; more where more jobs wait."""
@@ -48,6 +51,10 @@ class Assumptions:
     """Whether running jobs go on at these speeds: the drivers of real machines record none."""
     startup_s: float = 0.0
     """Time from the order to start a job until it is reported as started."""
+    orders: OrderTimes | None = None
+    """How long starts and stops took, to draw from; None: each takes as long as the costs say."""
+    stops_s: Mapping[JobId, float] = field(default_factory=dict)
+    """When stops that are under way were ordered."""
     network: NetworkModel | None = None
     """The links that jobs wait for; None: none."""
     command_of: Callable[[Job], str] = no_command
@@ -152,16 +159,45 @@ def _future(number: int, state: State, assumed: Assumptions, most: int) -> Assum
     def targets(live: LiveJob) -> tuple[float, Outcome]:
         return _work(number, live.job, assumed, done_s(live, state.now_s)), Outcome.SUCCEEDED
 
+    def delays(job_id: JobId, over_s: float = 0.0) -> OrderDelays | None:
+        return None if assumed.orders is None else assumed.orders.draw(number, job_id, over_s)
+
+    arrivals = assumed.arrivals.draw(number, assumed.times, most)
     return AssumedFuture(
         targets=targets,
-        arrivals=assumed.arrivals.draw(number, assumed.times, most),
+        arrivals=arrivals if assumed.orders is None else _Delayed(arrivals, delays),
         costs=assumed.costs,
         speed=assumed.speed,
         horizon_s=HORIZON_S,
         rerate=assumed.rerate,
         network=assumed.network,
         changes=assumed.changes,
+        stops_s=assumed.stops_s,
+        delays=delays,
     )
+
+
+class _Delayed(Sequence[Submission]):
+    """Later submissions whose starts and stops take as long as others did."""
+
+    def __init__(self, arrivals: Sequence[Submission], delays: Delays) -> None:
+        self._arrivals = arrivals
+        self._delays = delays
+
+    def __len__(self) -> int:
+        return len(self._arrivals)
+
+    @overload
+    def __getitem__(self, at: int) -> Submission: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Submission]: ...
+
+    def __getitem__(self, at: int | slice) -> Submission | Sequence[Submission]:
+        if isinstance(at, slice):
+            return _Delayed(self._arrivals[at], self._delays)
+        found = self._arrivals[at]
+        return replace(found, delays=self._delays(found.job.id, 0.0))
 
 
 def done_s(live: LiveJob, now_s: float) -> float:
@@ -184,7 +220,8 @@ def _asked(number: int, question: Question, assumed: Assumptions) -> Submission 
     job = question.arrives
     if job is None:
         return None
-    return Submission(job=job, submit_s=0.0, hidden_work=_work(number, job, assumed))
+    delays = None if assumed.orders is None else assumed.orders.draw(number, job.id)
+    return Submission(job=job, submit_s=0.0, hidden_work=_work(number, job, assumed), delays=delays)
 
 
 def _summary(
@@ -192,7 +229,8 @@ def _summary(
 ) -> Forecast:
     if not results:
         return Forecast(made_s=state.now_s, reason=NoForecast.NO_TIME)
-    starts = tuple(each.start_s + assumed.startup_s for each in results)
+    startup_s = assumed.startup_s if assumed.orders is None else 0.0  # which the runs have drawn
+    starts = tuple(each.start_s + startup_s for each in results)
     ends = tuple(each.end_s for each in results)
     waits = reason is None
     basis = _basis(state, question, assumed, results)

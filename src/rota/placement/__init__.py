@@ -85,11 +85,12 @@ class Style:
     def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
         """Devices for all tasks of a job, or None; one larger than a node gets proven nodes where they can hold it."""
         if inventory.unproven and is_larger_than_a_node(inventory, job):
-            inventory.avoided = inventory.unproven
+            avoided = inventory.avoided
+            inventory.avoided = avoided | inventory.unproven
             try:
                 placement = self._find(inventory, job, insist)
             finally:
-                inventory.avoided = 0
+                inventory.avoided = avoided
             if placement is not None:
                 return placement
         return self._find(inventory, job, insist)
@@ -120,6 +121,7 @@ SUMMARIES = {
     "consolidate": "as few nodes as possible; waits for that for relax_after=S seconds and per_run=F of its run time",
     "spread": "one task per node, round robin, emptiest nodes first",
     "best-fit": "the fullest nodes that still have room",
+    "consecutive": "the tightest run of consecutive nodes, as Slurm chooses them",
     "even": "as few nodes as possible with equally many tasks on each",
     "attempts": "as few nodes as possible for 3 attempts, within a rack for 3 more; every=S is how long one takes",
     "skew": "as few nodes as possible, required, for models with one dominant tensor; others as with any",
@@ -133,6 +135,7 @@ _PATTERNS = {
     "consolidate": Pattern.FEWEST_NODES,
     "spread": Pattern.SPREAD,
     "best-fit": Pattern.FULLEST,
+    "consecutive": Pattern.CONSECUTIVE,
     "even": Pattern.EVEN,
     "attempts": Pattern.FEWEST_NODES,
     "skew": Pattern.FEWEST_NODES,

@@ -23,6 +23,7 @@ class Pattern(Enum):
     SPREAD = "spread"
     FULLEST = "fullest"
     EVEN = "even"
+    CONSECUTIVE = "consecutive"
 
 
 def total_room(by_room: Sequence[int]) -> int:
@@ -136,7 +137,52 @@ def even(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
     return first(by_room, tasks)
 
 
+def consecutive(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
+    """The run of consecutive nodes with the least room that suffices; within it the tightest node, or nodes in order.
+
+    Where no run suffices, all of the roomiest one, and so on. That is how Slurm's select/cons_tres chooses nodes.
+    """
+    pieces: list[Piece] = []
+    runs = _runs(by_room)
+    left = tasks
+    while runs:
+        run = min(runs, key=lambda each: _slack(each, left))
+        single = min((piece for piece in run if piece[1] >= left), key=lambda piece: piece[1], default=None)
+        for node, room in run if single is None else (single,):
+            pieces.append((node, min(room, left)))
+            left -= room
+            if left <= 0:
+                return pieces
+        runs.remove(run)
+    return None
+
+
+def _runs(by_room: Sequence[int]) -> list[list[Piece]]:
+    """The runs of consecutive nodes with room, each node with its room."""
+    rooms = {}
+    for room in range(1, len(by_room)):
+        nodes = by_room[room]
+        while nodes:
+            low = nodes & -nodes
+            nodes ^= low
+            rooms[low.bit_length() - 1] = room
+    runs: list[list[Piece]] = []
+    for node in sorted(rooms):
+        if node - 1 in rooms:
+            runs[-1].append((node, rooms[node]))
+        else:
+            runs.append([(node, rooms[node])])
+    return runs
+
+
+def _slack(run: list[Piece], tasks: int) -> tuple[bool, int]:
+    """The room of a run for its rank: runs that suffice before others, the tightest first; of others the roomiest."""
+    room = sum(each for _, each in run)
+    return (False, room) if room >= tasks else (True, -room)
+
+
 LAY: dict[Pattern, Layout] = {
+    Pattern.CONSECUTIVE: consecutive,
     Pattern.FIRST: first,
     Pattern.FEWEST_NODES: fewest_nodes,
     Pattern.SPREAD: spread,

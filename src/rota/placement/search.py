@@ -13,7 +13,7 @@ from rota.placement.patterns import LAY, Layout, Pattern, Piece, fewest_nodes, t
 
 _EVERY_NODE = -1
 """The set of all nodes, as a bit set."""
-_ON_ONE_NODE = frozenset(Pattern) - {Pattern.SPREAD}
+_ON_ONE_NODE = frozenset(Pattern) - {Pattern.SPREAD, Pattern.CONSECUTIVE}
 """Patterns that put a gang on one node where it fits there."""
 
 

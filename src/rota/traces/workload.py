@@ -81,6 +81,11 @@ class Workload:
     counts_steps: bool = False
     cluster: Cluster | None = None
     left_out: int = 0
+    unfinished: tuple[Submission, ...] = ()
+    """Of a journal: jobs that had not ended when it did, each with the work that it is known to exceed.
+
+    Some may have been submitted before the first of the others.
+    """
     contention_removed: bool = False
     """Whether the slowdown by neighbours was taken out of the work of a journal's jobs."""
     began_s: float = 0.0

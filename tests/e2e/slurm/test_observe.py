@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
+import forked
 from e2e.slurm.bed import SlurmBed
 from e2e.slurm.conftest import Launch
 from e2e.slurm.programs import NoSlurm
@@ -203,3 +206,35 @@ def test_twin_reads_from_slurmrestd_what_the_commands_say(accounting_slurm: Slur
     accounting_slurm.kill("slurmrestd")
     eventually(lambda: "slurmrestd does not answer" in twin.log.read_text(), within_s=60)
     assert twin.states()[running] == "running"
+
+
+def test_replay_of_the_accounting_starts_jobs_in_slurms_order(accounting_slurm: SlurmBed, tmp_path: Path) -> None:
+    """`narrow` would fit beside `first`, but Slurm keeps its node for `wide`, and so does the replay."""
+    names = ("first", "wide", "narrow", "second")
+    work = {
+        "first": ("sleep 8", "--gres=gpu:4", "--time=1"),
+        "wide": ("sleep 2", "--gres=gpu:4", "-N2", "--time=1"),
+        "narrow": ("sleep 2", "--gres=gpu:1", "--time=3"),
+        "second": ("sleep 2", "--gres=gpu:4", "--time=1"),
+    }
+    before = accounting_slurm.do("date", "+%Y-%m-%dT%H:%M:%S")
+    jobs = [accounting_slurm.submit(*work[name], f"--job-name={name}") for name in names]
+    accounting_slurm.wait(jobs)
+    ask = ("sacct", "-nPX", "-S", before, "--format=JobID,Start,State")
+    eventually(lambda: accounting_slurm.do(*ask).count("COMPLETED") == len(jobs), every_s=0.5)
+    lines = [line.split("|") for line in accounting_slurm.do(*ask).splitlines()]
+    really = {name: start for name, start, _ in lines}
+
+    def rota(*words: str) -> str:
+        made = forked.run(words, env=accounting_slurm.env, cwd=tmp_path)
+        assert made.returncode == 0, made.stderr
+        return made.stdout
+
+    said = rota("slurm", "accounting", "day.txt", "--since", before, "--scenario", "day.yaml")
+    assert "easy:reserve=0,window_s=86400,resolution_s=60,interval_s=1,group_s=30,depth=500,limits=true" in said
+    rota("sim", "--scenario", "day.yaml", "--out", "out")
+    with (tmp_path / "out" / "jobs.csv").open() as file:
+        replayed = {row["id"]: float(row["start_s"]) for row in csv.DictReader(file)}
+
+    assert sorted(jobs, key=replayed.__getitem__) == sorted(jobs, key=really.__getitem__)
+    assert replayed[jobs[2]] > replayed[jobs[1]]

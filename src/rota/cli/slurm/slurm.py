@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from rota.api.log import LogFormat, LogLevel, set_up
 from rota.cli.completion import policy_names
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
+
+if TYPE_CHECKING:
+    from rota.drivers.slurm.scheduler_config import SlurmPolicy
 
 app = typer.Typer(help="Observe a Slurm cluster, or schedule its jobs.", no_args_is_help=True)
 Config = Annotated[
@@ -178,26 +181,89 @@ def accounting(
     since: Annotated[
         str, typer.Option("--since", help="The first submission, as sacct takes it.", metavar="TIME")
     ] = "now-14days",
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            "--scenario",
+            help="Also write a scenario: this trace, Slurm's nodes (in a file beside it) and its scheduler as policy.",
+            metavar="FILE",
+        ),
+    ] = None,
     slurm_conf: Config = None,
 ) -> None:
     """Write the accounting of the last weeks as a trace, for `rota sim` to replay under other policies and limits.
 
     Examples:
 
-      rota slurm accounting weeks.txt --since now-28days
+      rota slurm accounting weeks.txt --since now-28days --scenario weeks.yaml
 
-      rota slurm cluster > cluster.yaml; rota sim --trace weeks.txt --cluster cluster.yaml --policy easy --policy srtf
+      rota sim --scenario weeks.yaml
+
+      rota sim --scenario weeks.yaml --policy srtf --policy fair-share
     """
     import asyncio
 
     from rota.drivers.slurm.accounts import ACCOUNTING_COLUMNS
     from rota.drivers.slurm.commands import SlurmCommands
+    from rota.drivers.slurm.replay import write_scenario
 
     commands = SlurmCommands(slurm_conf, within_s=600.0)
     output = asyncio.run(commands.accounting(since, ACCOUNTING_COLUMNS))
     out.write_bytes(output)
     jobs = max(len(output.splitlines()) - 1, 0)
     echo(f"{out}: {jobs} jobs")
+    if scenario is not None:
+        found = asyncio.run(write_scenario(commands, out, scenario))
+        echo(f"{scenario}: {found.policy} --placement {found.placement}")
+        _tell_left_out(found)
+
+
+@app.command("policy")
+def policy(
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="What `scontrol show config` printed, or slurm.conf; without it, the running Slurm is asked.",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every parameter with its meaning, as JSON.")] = False,
+    slurm_conf: Config = None,
+) -> None:
+    """Print the policy and placement that simulate Slurm's scheduler, from its parameters.
+
+    What each parameter becomes, and what is left out, is said on stderr.
+
+    Examples:
+
+      rota slurm policy
+
+      rota sim --trace weeks.txt --cluster cluster.yaml $(rota slurm policy)
+
+      rota slurm policy --from /etc/slurm/slurm.conf --json
+    """
+    import asyncio
+    import json
+    from dataclasses import asdict
+
+    from rota.drivers.slurm.commands import SlurmCommands
+    from rota.drivers.slurm.scheduler_config import policy_of, read_config
+
+    if file is None:
+        text = asyncio.run(SlurmCommands(slurm_conf).config())
+    else:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    found = policy_of(read_config(text, "Slurm's configuration" if file is None else str(file)))
+    if as_json:
+        echo(json.dumps(asdict(found), indent=2), lines=True)
+        return
+    echo(f"--policy {found.policy} --placement {found.placement}")
+    for line in found.mirrored:
+        echo(f"{line.name}{' = ' if line.value else ''}{line.value}: {line.becomes}; {line.meaning}", err=True)
+    _tell_left_out(found)
 
 
 @app.command("cluster")
@@ -220,6 +286,12 @@ def cluster(slurm_conf: Config = None) -> None:
         return cluster_values((await commands.nodes()).found, (await commands.associations()).found)
 
     echo(yaml.safe_dump(asyncio.run(read()), sort_keys=False), nl=False, lines=True)
+
+
+def _tell_left_out(found: SlurmPolicy) -> None:
+    """Name what a simulation of Slurm leaves out."""
+    for line in found.left_out:
+        echo(f"left out: {line.name} = {line.value}: {line.meaning}", err=True)
 
 
 def _home(data: Path | None) -> Path:

@@ -41,6 +41,7 @@ class JobRun:
         "saved_s",
         "saves_result",
         "saves_until_s",
+        "spent_s",
         "starts",
         "startup_s",
         "stops",
@@ -60,6 +61,8 @@ class JobRun:
         """How long after the order its present start is answered, if it is known for the job itself."""
         self.is_starting = False
         """Whether it was ordered to start, and that is not answered yet."""
+        self.spent_s = 0.0
+        """How much of the start or stop that it is ordered next is over: of a job that was taken over."""
         self.interval_s = interval_s if job.checkpoint is None else job.checkpoint.interval_s
         """Time between its checkpoints; with 0 no work is ever lost, without end it is never saved."""
         self.outcome = _ENDS[outcome]
@@ -118,16 +121,18 @@ class JobRun:
 
     def begin_start(self, usual_s: float, restart_s: float) -> float:
         """Count a start; return how long it does no work from now on: it loads, or its memory comes back."""
+        spent_s, self.spent_s = self.spent_s, 0.0
         if usual_s and self.delays is not None:
-            usual_s = self.startup_s = self.delays.start_s(self.starts, usual_s)
+            usual_s = self.startup_s = max(self.delays.start_s(self.starts, usual_s) - spent_s, 0.0)
+            spent_s = 0.0
             self.is_starting = usual_s > 0 and self.lease is None
             self.rate = 0.0 if self.is_starting else self.rate
         self.starts += 1
         ran_before, self.ever_ran = self.ever_ran, True
-        if not ran_before:
-            return usual_s
         found = None if self.job.checkpoint is None else self.job.checkpoint.resume_s
-        return usual_s + restart_s if found is None else found
+        if ran_before:
+            usual_s = usual_s + restart_s if found is None else found
+        return max(usual_s - spent_s, 0.0)
 
     def begin_stop(self, usual_s: float) -> float:
         """Count a stop; return how long it takes: as usual, or until its memory is away."""
@@ -135,7 +140,8 @@ class JobRun:
         if usual_s and self.delays is not None:
             usual_s = self.delays.stop_s(self.stops, usual_s)
         self.stops += 1
-        return usual_s if found is None or found == math.inf else found
+        spent_s, self.spent_s = self.spent_s, 0.0
+        return max((usual_s if found is None or found == math.inf else found) - spent_s, 0.0)
 
     @property
     def is_idle(self) -> bool:

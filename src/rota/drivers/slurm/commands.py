@@ -90,6 +90,10 @@ class SlurmCommands:
             return {}
         return read_qos(output.decode("utf-8", "replace"))
 
+    async def config(self) -> str:
+        """The running configuration, as `scontrol show config` prints it."""
+        return (await self._ask("scontrol", "show", "config")).decode("utf-8", "replace")
+
     async def accounting(self, begin: str, columns: Sequence[str], *, epoch: bool = False) -> bytes:
         """Accounting records since a time, as `sacct --parsable2` prints them; with times as dates, or in seconds."""
         self.queries += 1

@@ -1,29 +1,33 @@
 """Which assumption explains the error of forecasts: each is replaced by what really happened, one at a time.
 
 The journal is replayed up to the moment of a forecast, and the forecast is made again: as it was, with the true run
-times, with the true arrivals, with the true start-up, with the true speeds, and with all of them. The part of the error
-that goes away with an assumption is what it explains.
+times, with the true arrivals, with the true times of starts and stops, with the true speeds, and with all of them. The
+part of the error that goes away with an assumption is what it explains.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from rota.core.engine.engine import Engine
 from rota.core.model.job import DeviceType, Job, JobId
+from rota.core.state.state import State
 from rota.forecast.arrivals import Arrivals
+from rota.forecast.costs import OrderTimes
 from rota.forecast.durations import RunTimes
 from rota.forecast.past import PastRun, RanOn
-from rota.forecast.predict import Assumptions, Budget, Question, predict
+from rota.forecast.predict import Assumptions, Budget, Question, done_s, predict
 from rota.forecast.speeds import at_reference, observed_speeds
 from rota.live.truth.scores import percentile
-from rota.perf.speed.model import SpeedModel
-from rota.traces.workload import Submission
+from rota.perf.speed.model import Costs, SpeedModel
+from rota.traces.workload import OrderDelays, Submission
 
 RUNS = 16
+INSTANT_S = 1e-9
+"""What starts and stops take where nothing is known of them: where it is 0, a simulation asks for none of a job."""
 MOST_ERROR = 3.0
 """Errors count up to this, so that one forecast does not decide alone."""
 
@@ -49,14 +53,23 @@ class TrueJob:
     end_s: float | None
     work_s: float | None
     """Its run time without what was lost; None if it has not ended."""
-    startup_s: float | None = None
-    """From the order to start until it was reported as started."""
+    starts: tuple[tuple[float, float], ...] = ()
+    stops: tuple[tuple[float, float], ...] = ()
+    """When it was ordered to start and to stop, and when that was answered."""
     restarts: int = 0
     ran_on: RanOn | None = None
     """Where it ran from start to end; None if that is not known, or it was in several places."""
 
-    def by(self, now_s: float) -> PastRun:
+    def delays(self, now_s: float) -> OrderDelays:
+        """Return how long its starts and stops took that were not answered by a moment."""
+        return OrderDelays(
+            starts_s=tuple(end_s - begun_s for begun_s, end_s in self.starts if end_s > now_s),
+            stops_s=tuple(end_s - begun_s for begun_s, end_s in self.stops if end_s > now_s),
+        )
+
+    def by(self, now_s: float, state: State | None = None) -> PastRun:
         """Return what was known of it at a moment."""
+        live = None if state is None else state.jobs.get(self.job.id)
         is_over = self.end_s is not None and self.end_s <= now_s
         return PastRun(
             job=self.job,
@@ -64,7 +77,18 @@ class TrueJob:
             work_s=self.work_s if is_over else None,
             restarts=self.restarts,
             ran_on=self.ran_on if is_over else None,
+            done_s=0.0 if live is None or is_over else done_s(live, now_s),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What starts and stops were known to take at a moment."""
+
+    costs: Costs = field(default_factory=Costs)
+    orders: OrderTimes | None = None
+    stops_s: Mapping[JobId, float] = field(default_factory=dict)
+    """When stops that were under way had been ordered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,28 +134,34 @@ class KnownArrivals(Arrivals):
 class Hindsight:
     """All jobs of a period as they really went, in order of submission."""
 
-    def __init__(self, jobs: Sequence[TrueJob], type_of: Mapping[str, DeviceType] | None = None) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[TrueJob],
+        type_of: Mapping[str, DeviceType] | None = None,
+        prices: Callable[[float], Prices] | None = None,
+    ) -> None:
+        """`prices` says what starts and stops were known to take at a moment; it is asked in order of time."""
+        self._prices = prices or (lambda now_s: Prices())
         self._jobs = sorted(jobs, key=lambda each: each.submit_s)
         self._by_id: Mapping[JobId, TrueJob] = {each.job.id: each for each in jobs}
         self._type_of = type_of or {}
         self._true_speed = observed_speeds([each.by(math.inf) for each in jobs], self._type_of)
         """The speeds that the whole period shows."""
 
-    def assumed_at(self, now_s: float) -> Assumptions:
-        """Return what could be learned by a moment."""
-        past = [each.by(now_s) for each in self._jobs if each.submit_s <= now_s]
+    def assumed_at(self, now_s: float, state: State) -> Assumptions:
+        """Return what could be learned by a moment, given the state at it."""
+        past = [each.by(now_s, state) for each in self._jobs if each.submit_s <= now_s]
         speed = observed_speeds(past, self._type_of)
-        known = [
-            each.startup_s
-            for each in self._jobs
-            if each.startup_s is not None and each.start_s is not None and each.start_s <= now_s
-        ]
+        prices = self._prices(now_s)
         return Assumptions(
             times=self._times(past, speed),
             arrivals=Arrivals(past, now_s),
             speed=speed,
             rerate=True,
-            startup_s=percentile(known, 0.5) or 0.0,
+            costs=prices.costs,
+            startup_s=prices.costs.load_s,
+            orders=prices.orders,
+            stops_s=prices.stops_s,
         )
 
     def _times(self, past: Sequence[PastRun], speed: SpeedModel) -> RunTimes:
@@ -148,9 +178,10 @@ class Hindsight:
         if what in (Assumption.DURATIONS, Assumption.ALL):
             assumed = replace(assumed, true_work=self._work_of(assumed.speed))
         if what in (Assumption.STARTUP, Assumption.ALL):
-            mine = self._by_id.get(asked.job_id)
-            if mine is not None and mine.startup_s is not None:
-                assumed = replace(assumed, startup_s=mine.startup_s)
+            known = {each.job.id: each.delays(asked.made_s) for each in self._jobs}
+            costs = assumed.costs
+            taken = replace(costs, load_s=costs.load_s or INSTANT_S, checkpoint_s=costs.checkpoint_s or INSTANT_S)
+            assumed = replace(assumed, costs=taken, orders=replace(assumed.orders or OrderTimes(), known=known))
         return assumed
 
     def _work_of(self, speed: SpeedModel) -> Callable[[Job], float | None]:
@@ -175,7 +206,7 @@ def explain(
     """Make past forecasts again with one assumption at a time replaced, and return what each explains."""
     errors: dict[Assumption, list[float]] = {what: [] for what in Assumption}
     for asked, engine, copy in moments:
-        assumed = hindsight.assumed_at(asked.made_s)
+        assumed = hindsight.assumed_at(asked.made_s, engine.state)
         found: dict[Assumption, float] = {}
         for what in Assumption:
             again = predict(

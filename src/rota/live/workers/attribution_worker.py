@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,14 +16,16 @@ from rota.core.codec.snapshot import restore
 from rota.core.engine.engine import Engine
 from rota.core.errors import BuiltInFault, RotaError
 from rota.core.messages import events as ev
-from rota.core.messages.decisions import Start
+from rota.core.messages.decisions import Decision, Start, Stop
 from rota.core.model.job import JobId
 from rota.core.state.state import State
 from rota.drivers.simulator.study import Setting, scheduler, setting_of
+from rota.forecast.costs import CostLearner
 from rota.forecast.past import RanOn
 from rota.forecast.speeds import PlacementLearner
-from rota.live.truth.attribution import Hindsight, PastQuestion, TrueJob, explain
+from rota.live.truth.attribution import Hindsight, PastQuestion, Prices, TrueJob, explain
 from rota.live.workers.whatif import JOURNAL
+from rota.policies import find_policy
 from rota.store.journal import JournalReader
 from rota.traces.formats import read_trace
 
@@ -49,7 +52,7 @@ def _causes(folder: Path) -> list[Json]:
         raise RotaError("no forecast of a start has been scored since the last restart or change of policy")
     journal = folder / JOURNAL
     types = {str(node.id): node.device_type for node in JournalReader(journal).header.cluster.nodes}
-    hindsight = Hindsight(true_jobs(journal), types)
+    hindsight = Hindsight(true_jobs(journal), types, PricesSoFar(journal).at)
     return [asdict(row) for row in explain(moments(journal, asked), hindsight)]
 
 
@@ -58,7 +61,7 @@ def true_jobs(journal: Path) -> list[TrueJob]:
     work = {each.job.id: each.job.work for each in read_trace(journal).submissions}
     places = _places(journal)
     found: dict[JobId, TrueJob] = {}
-    ordered_s: dict[JobId, float] = {}
+    ordered_s: dict[tuple[type[Decision], JobId], float] = {}
     for step in JournalReader(journal).steps():
         for event in step.events:
             if isinstance(event, ev.JobArrived):
@@ -75,17 +78,42 @@ def true_jobs(journal: Path) -> list[TrueJob]:
             if known is None:
                 continue
             name = known.job.id
-            if isinstance(event, ev.Started) and known.start_s is None:
-                startup_s = None if name not in ordered_s else step.now_s - ordered_s[name]
-                found[name] = replace(known, start_s=step.now_s, startup_s=startup_s)
+            if isinstance(event, ev.Started):
+                begun_s = ordered_s.pop((Start, name), step.now_s)
+                start_s = step.now_s if known.start_s is None else known.start_s
+                found[name] = replace(known, start_s=start_s, starts=(*known.starts, (begun_s, step.now_s)))
             elif isinstance(event, ev.Stopped | ev.Interrupted):
-                found[name] = replace(known, restarts=known.restarts + 1)
+                begun_s = ordered_s.pop((Stop, name), step.now_s)
+                stops = (*known.stops, (begun_s, step.now_s)) if isinstance(event, ev.Stopped) else known.stops
+                found[name] = replace(known, restarts=known.restarts + 1, stops=stops)
             elif isinstance(event, ev.JobEnded):
                 found[name] = replace(known, end_s=step.now_s)
         for decision in step.decisions:
-            if isinstance(decision, Start):
-                ordered_s.setdefault(decision.job_id, step.now_s)
+            if isinstance(decision, Start | Stop):
+                ordered_s[type(decision), decision.job_id] = step.now_s
     return list(found.values())
+
+
+class PricesSoFar:
+    """What the starts and stops of a journal had taken by a moment; moments are asked in order of time."""
+
+    def __init__(self, journal: Path) -> None:
+        reader = JournalReader(journal)
+        self._in_rounds = find_policy(reader.header.scenario.policy)[0].plans_in_rounds
+        with journal.open(encoding="utf-8") as lines:
+            next(lines)
+            self._steps = deque(json.loads(line) for line in lines)
+        self._learner = CostLearner()
+
+    def at(self, now_s: float) -> Prices:
+        """Return what was known at a moment."""
+        while self._steps and float(self._steps[0]["t"]) <= now_s:
+            self._learner.take(self._steps.popleft())
+        return Prices(
+            costs=self._learner.learned().costs(in_rounds=self._in_rounds),
+            orders=self._learner.order_times(),
+            stops_s=self._learner.stops_under_way(),
+        )
 
 
 def _places(journal: Path) -> dict[JobId, RanOn]:

@@ -206,6 +206,8 @@ class Forecaster:
             costs=costs.costs(in_rounds=was.in_rounds),
             startup_s=costs.startup_s or 0.0,
             changes=self._changes,
+            orders=self._costs.order_times(),
+            stops_s=self._costs.stops_under_way(),
             command_of=self._command_of,
             network=self._network(was),
         )

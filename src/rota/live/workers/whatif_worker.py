@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from rota.core.errors import BuiltInFault, RotaError
 from rota.core.model.job import JobId
 from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, oversized, simulate
+from rota.forecast.durations import RunTimes
+from rota.forecast.past import PastRun
 from rota.live.reservations.forecasts import foreseen
 from rota.live.reservations.reservation import decode_reservation
 from rota.live.workers.what_happened import UNKNOWN, SimulationError, error_of, what_happened
@@ -34,6 +37,8 @@ NICE = 10
 POINTS = 200
 LEAST_LEFT = 0.1
 """The least part of a job's work that is not taken for what restarts added."""
+GUESSES = 31
+"""How many draws the length of a job that has not ended is the median of."""
 MOVED_S = 0.02
 """By how much submissions come later at most, to see what depends on coincidences."""
 MOVES = 6
@@ -56,15 +61,23 @@ def _answer(folder: Path) -> Json:
     question = json.loads((folder / SCENARIOS).read_text(encoding="utf-8"))
     scenarios = [decode_scenario(value) for value in question["scenarios"]]
     workload = read_trace(folder / JOURNAL)
-    reservations = [decode_reservation(each) for each in question["reservations"]]
-    outside = foreseen(reservations, workload.began_s + question["shift_s"], workload.time_limits)
-    settings = [replace(setting_with(scenario), outside=outside) for scenario in scenarios]
-    misfits = {job.id for setting in settings for job, _ in oversized(workload.submissions, setting)}
+    settings = [setting_with(scenario) for scenario in scenarios]
+    everything = [*workload.submissions, *workload.unfinished]
+    misfits = {job.id for setting in settings for job, _ in oversized(everything, setting)}
     kept = tuple(each for each in workload.submissions if each.job.id not in misfits)
     if not kept:
         raise RotaError("no job of these days would fit")
-    fitting = replace(workload, submissions=tuple(without_restarts(each, question["added_s"]) for each in kept))
-    carried = frozenset(question["carried"])
+    known = [without_restarts(each, question["added_s"]) for each in kept]
+    guessed = [each for each in with_guessed_work(known, workload.unfinished) if each.job.id not in misfits]
+    submissions = sorted([*known, *guessed], key=lambda each: each.submit_s)
+    first_s = submissions[0].submit_s
+    fitting = replace(
+        workload, submissions=tuple(replace(each, submit_s=each.submit_s - first_s) for each in submissions)
+    )
+    reservations = [decode_reservation(each) for each in question["reservations"]]
+    wall_s = question["shift_s"] + workload.began_s + first_s  # where these submissions begin
+    settings = [replace(each, outside=foreseen(reservations, wall_s, workload.time_limits)) for each in settings]
+    carried = frozenset([*question["carried"], *(each.job.id for each in guessed)])
     runs = [
         _without(simulate(fitting, scenario.policy, setting).history, carried)
         for scenario, setting in zip(scenarios, settings, strict=True)
@@ -92,6 +105,21 @@ def without_restarts(found: Submission, added_s: float) -> Submission:
         return found
     work = max(found.target - stops * added_s, LEAST_LEFT * found.target)
     return replace(found, job=replace(found.job, work=work))
+
+
+def with_guessed_work(ended: Sequence[Submission], unfinished: Sequence[Submission]) -> list[Submission]:
+    """Let jobs that had not ended run for as long as is likely: they took devices from the others all the while.
+
+    They run for longer than they had by then, and those that have hardly run as long as those like them.
+    """
+    past = [PastRun(job=each.job, submit_s=each.submit_s, work_s=each.target) for each in ended]
+    past += [PastRun(job=each.job, submit_s=each.submit_s, done_s=each.target) for each in unfinished]
+    times = RunTimes(past)
+    found = []
+    for each in unfinished:
+        work = median(times.draw(run, each.job, done_s=each.target) for run in range(GUESSES))
+        found.append(replace(each, job=replace(each.job, work=work)))
+    return found
 
 
 def _by_chance(workload: Workload, policy: str, setting: Setting) -> Iterator[History]:

@@ -15,7 +15,7 @@ from rota.mechanisms.declare import NEVER_STOPS, PREEMPTS, DeclaredPolicy, Knowl
 from rota.mechanisms.family import by_annotations, first_line
 from rota.mechanisms.ordering.checked import CheckedGroups, CheckedLearner, checked_turn
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
-from rota.mechanisms.ordering.rule import Backfill, Groups, Learner, OrderingRule, SeesEnds, SimpleRule, Turn
+from rota.mechanisms.ordering.rule import Backfill, Groups, Learner, OrderingRule, Planning, SeesEnds, SimpleRule, Turn
 from rota.mechanisms.parameters import NoParams
 from rota.mechanisms.user_code import UserCode
 
@@ -25,7 +25,7 @@ def ordering(
     *,
     cites: str = "",
     preempts: bool = False,
-    backfill: Backfill | Callable[[Any], Backfill] = Backfill.ANY,
+    backfill: Backfill | Planning | Callable[[Any], Backfill | Planning] = Backfill.ANY,
     groups: Callable[[Any], Groups] | None = None,
     placement: str = "consolidate",
     traits: Traits | None = None,
@@ -66,13 +66,20 @@ def _rule(
     params: type,
     values: Any,
     knowledge: Knowledge,
-    backfill: Backfill | Callable[[Any], Backfill],
+    backfill: Backfill | Planning | Callable[[Any], Backfill | Planning],
     preempts: bool,
     groups: Callable[[Any], Groups] | None,
 ) -> SimpleRule:
     """The rule with its parameters bound."""
-    fill = backfill if isinstance(backfill, Backfill) else backfill(values)
-    rule = SimpleRule(of=subject, backfill=fill, preempts=preempts, groups=None if groups is None else groups(values))
+    found = backfill if isinstance(backfill, Backfill | Planning) else backfill(values)
+    fill, planning = (Backfill.PLAN, found) if isinstance(found, Planning) else (found, None)
+    rule = SimpleRule(
+        of=subject,
+        backfill=fill,
+        preempts=preempts,
+        groups=None if groups is None else groups(values),
+        planning=planning,
+    )
     if isinstance(subject, type):
         made: Any = by_annotations(subject)[1](values, knowledge)
         rule.of = made.turn
@@ -97,6 +104,7 @@ def _checked(rule: SimpleRule, subject: Any, user: UserCode) -> OrderingRule:
         preempts=bool(rule.preempts),
         groups=None if rule.groups is None else CheckedGroups(rule.groups, user),
         learner=None if rule.learner is None else CheckedLearner(rule.learner, user),
+        planning=rule.planning,
     )
 
 

@@ -41,7 +41,7 @@ class Index:
         self._one_lane = rule.backfill is Backfill.NONE
         self._expects = rule.backfill is Backfill.EASY
         self._ranks_holders = rule.preempts
-        self._keeps_holders = self._expects or rule.groups is not None
+        self._keeps_holders = self._expects or rule.backfill is Backfill.PLAN or rule.groups is not None
         self.places: dict[LiveJob, IndexEntry] = {}
         self.lanes: dict[Hashable, Lane] = {}
         self.holders = Holders()
@@ -71,7 +71,7 @@ class Index:
     @property
     def keeps_refusals(self) -> bool:
         """Whether a lane's first job that found no devices can be passed over until more becomes available."""
-        return not (self._one_lane or self._expects or self.drifts or self._groups is not None)
+        return not (self._one_lane or self._keeps_holders or self.drifts or self._groups is not None)
 
     def begin_walk(self, inventory: Inventory) -> None:
         """Note in the log where a walk begins."""
@@ -217,6 +217,12 @@ class Index:
         for live, place in list(self.places.items()):
             self._rekey(live, place, now_s)
         self.look_at_all = True
+
+    def rekey(self, live: LiveJob, now_s: float) -> None:
+        """Compute a job's key again, if it has one."""
+        place = self.places.get(live)
+        if place is not None:
+            self._rekey(live, place, now_s)
 
     def rank(self, lane: Lane, now_s: float) -> Key:
         """The key of a lane's first job, its group's rank before its own key."""

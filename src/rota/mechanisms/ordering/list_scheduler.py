@@ -9,6 +9,7 @@ job are considered; and keys that change with time do so along slopes, without b
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
@@ -22,13 +23,23 @@ from rota.core.state.state import State
 from rota.mechanisms.ordering.easy_reservation import Reservation
 from rota.mechanisms.ordering.index import Index
 from rota.mechanisms.ordering.lanes import Lane
+from rota.mechanisms.ordering.node_plan import PlannedStart, first_on
 from rota.mechanisms.ordering.node_yields import Key
+from rota.mechanisms.ordering.planned_walk import PlannedWalk, expected_s, give_way, nodes_of
 from rota.mechanisms.ordering.refusals import is_refused, may_keep, need_of, refuse, same_answer
-from rota.mechanisms.ordering.rule import Backfill, OrderingRule
+from rota.mechanisms.ordering.rule import Backfill, OrderingRule, Planning
 from rota.mechanisms.ordering.victim_search import RoomCheck, VictimSearch
 
 _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode.MEMORY_TOO_SMALL})
 """Obstacles that remain when a job is first in order."""
+
+_NEAR = 1e-9
+"""Of an interval: so close to a multiple of it is one."""
+
+
+def next_multiple(at_s: float, interval_s: float) -> float:
+    """The first multiple of an interval from a moment on; the moment itself without an interval."""
+    return max(math.ceil(at_s / interval_s - _NEAR) * interval_s, at_s) if interval_s else at_s
 
 
 class ListScheduler:
@@ -42,11 +53,17 @@ class ListScheduler:
         self._index = Index(rule, allocator)
         self._reservations: dict[Hashable, Reservation] = {}
         """By quota scope, the reservation of its first job that does not fit."""
+        self._planned: list[PlannedStart] = []
+        """The reservations of nodes."""
+        self._last: LiveJob | None = None
+        """The last job that was considered for them."""
+        self._walk_at_s = math.inf
+        """When jobs may pass others next, where that is not so at every event."""
 
     @property
     def wakeup_s(self) -> float:
-        """The next moment at which some job's key or locality changes."""
-        return self._index.next_change_s
+        """The next moment at which some job's key or locality changes, or jobs may pass others."""
+        return min(self._index.next_change_s, self._walk_at_s)
 
     @property
     def memory(self) -> Any:
@@ -67,6 +84,8 @@ class ListScheduler:
                     index.unkeyed[live] = None
             elif live.is_contending:
                 index.enqueue(live, state.now_s)
+        if self._rule.planning is not None:
+            self._walk_at_s = next_multiple(state.now_s, self._rule.planning.interval_s)
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Update the index."""
@@ -87,6 +106,11 @@ class ListScheduler:
         if relearn:
             index.rekey_all(now_s)
 
+    def rank_again(self, jobs: Iterable[LiveJob], now_s: float) -> None:
+        """Compute the keys of some jobs again, those that wait or hold devices."""
+        for live in jobs:
+            self._index.rekey(live, now_s)
+
     def plan(self, draft: Draft) -> None:
         """Write into the draft which jobs start and which are preempted."""
         index = self._index
@@ -95,6 +119,9 @@ class ListScheduler:
                 index.key_holder(live, draft.now_s)
         index.fire(draft.now_s)
         index.begin_walk(draft.inventory)
+        if self._rule.planning is not None:
+            self._plan_ahead(draft, self._rule.planning)
+            return
         lanes: Iterable[Lane] = index.fresh
         if index.scattered and not self._rule.preempts:
             lanes = {**index.fresh, **index.scattered}
@@ -109,6 +136,23 @@ class ListScheduler:
             self._reservations = _Walk(self._rule, index, draft, heap).run()
         if index.again:
             index.key_again()
+
+    def _plan_ahead(self, draft: Draft, planning: Planning) -> None:
+        """Start jobs in order, and at the time for it others that are in the way of no reservation."""
+        index = self._index
+        index.fresh = {}
+        index.look_at_all = False
+        cycle_s = next_multiple(draft.now_s, planning.interval_s)
+        is_due = min(cycle_s, self._walk_at_s) <= draft.now_s
+        self._walk_at_s = math.inf if is_due else cycle_s
+        displaced: dict[LiveJob, None] = {}
+        while True:  # what starts may change where others are expected to
+            walk = PlannedWalk(planning, index, draft, displaced)
+            walk.run(whole=is_due)
+            if not walk.started:
+                break
+        if is_due:
+            self._planned, self._last = walk.plan.reservations, walk.last
 
     def _considered(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
         """Lanes whose first job may fit, on free devices or by preemption, or has no reason recorded yet."""
@@ -145,6 +189,20 @@ class ListScheduler:
         reservation = self._reservations.get(draft.allocator.quota_scope(waiting))
         if reservation is not None:
             return reservation.reason()
+        planning = self._rule.planning
+        if planning is not None and not isinstance(answer, Reason):
+            ends_s = draft.now_s + expected_s(waiting, planning, draft.now_s)
+            return self._planned_reason(first_on(self._planned, nodes_of(answer), ends_s))
+        return Reason(code=ReasonCode.NOT_CONSIDERED)
+
+    def _planned_reason(self, blocking: PlannedStart | None) -> Reason:
+        """Why a job was not started that would fit, but for a reservation."""
+        if blocking is not None:
+            return blocking.reason()
+        if self._walk_at_s < math.inf:
+            return Reason(code=ReasonCode.ROUND, until_s=self._walk_at_s)
+        if self._last is not None:
+            return Reason(code=ReasonCode.BEHIND, job=self._last.job.id)
         return Reason(code=ReasonCode.NOT_CONSIDERED)
 
 
@@ -230,11 +288,7 @@ class _Walk:
         if offer is None:
             return None
         for victim in offer.victims:
-            draft.release(victim)
-            index.drop(victim, draft.now_s)
-            if draft.touched[victim] is None:
-                self._displaced[victim] = None
-                index.enqueue(victim, draft.now_s)
+            give_way(draft, index, victim, self._displaced)
         if self._rule.preempts:
             self._widen(live)
         return offer.placement

@@ -40,6 +40,28 @@ class Backfill(Enum):
     NONE = "none"
     ANY = "any"
     EASY = "easy"
+    PLAN = "plan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """What backfill with a plan of nodes reserves, and when."""
+
+    reserve: int = 0
+    """How many waiting jobs get a reservation at most; 0: every one."""
+    window_s: float = math.inf
+    """A job that can't start so soon gets none."""
+    resolution_s: float = 0.0
+    """Reservations begin and end at multiples of this."""
+    interval_s: float = 0.0
+    """Jobs pass others at multiples of this only; 0: at every event."""
+    group_s: float = 0.0
+    """Running jobs count as ended in groups: those that end until so long after the first, until twice as long, and so
+    on; 0: one by one."""
+    depth: int = 0
+    """How many waiting jobs are considered at most; 0: every one."""
+    limits: bool = False
+    """Whether jobs are expected to run for as long as their users said, where the true run time is known too."""
 
 
 class Groups(Protocol):
@@ -67,6 +89,10 @@ class OrderingRule(Protocol):
     @property
     def backfill(self) -> Backfill:
         """Which jobs may pass one that does not fit."""
+
+    @property
+    def planning(self) -> Planning | None:
+        """What is reserved, for `Backfill.PLAN`."""
 
     @property
     def preempts(self) -> bool:
@@ -112,6 +138,7 @@ class SimpleRule:
     preempts: bool = False
     groups: Groups | None = None
     learner: Learner | None = None
+    planning: Planning | None = None
 
     def turn(self, job: JobView, now_s: float) -> Turn:
         """The job's place in the order now."""

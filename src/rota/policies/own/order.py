@@ -17,6 +17,7 @@ from rota.perf.training.reports import Reports
 from rota.policies.own.levels import Levels
 from rota.policies.own.params import RotaParams
 from rota.policies.own.predictions import GroupPredictor, alike, declarer
+from rota.policies.own.users import UserStandings
 
 OVERDUE = 1.25
 """A job that had this many times its predicted service without ending ranks by the service it had, from then on."""
@@ -57,6 +58,9 @@ class ServiceOrder:
         self._margin = params.margin
         self._base_gpu_s = max(params.base_gpu_s, RESTARTS * knowledge.restart_s)
         self._levels = Levels(self._base_gpu_s, params.growth)
+        self.in_common_units = False
+        """Whether service counts as seconds on the job's fastest type, as where types differ in speed."""
+        self.standings = UserStandings(params, self._levels, self.service)
         self._present: dict[str, int] = {}
         """By user, the jobs that have a place in the order."""
         self._sizes = GroupPredictor()
@@ -110,32 +114,41 @@ class ServiceOrder:
 
     # -- the order -------------------------------------------------------------------------------
 
-    def turn(self, job: JobView, now_s: float, *, in_common_units: bool = False) -> Turn:
-        """The job's place in the order; in common units, service counts as seconds on the job's fastest type."""
+    def turn(self, job: JobView, now_s: float) -> Turn:
+        """The job's place in the order."""
         memo = job.memo
         if type(memo) is not RankMemo:
             memo = _remembered(memo) or self._first_memo(job)
         asked = job.job
-        if in_common_units:
-            had, pace = _in_common_units(job, now_s)
-        else:
-            had, pace = job.attained_gpu_s(now_s), job.gpus
+        had, pace = self.service(job, now_s)
         level = self._levels.of(had)
+        least = self.standings.least_rank(asked, level)
         waits = not job.holds
         # A running job of the levels that the margin makes alike is looked at when it has passed the last of them.
-        alike = not waits and SHORT <= level < SHORT + self._margin and asked.deadline_s is None
+        alike = not waits and not least and SHORT <= level < SHORT + self._margin and asked.deadline_s is None
         until_gpu_s = self._levels.limit(SHORT + self._margin if alike else level)
         if level and (memo.predicted_gpu_s or job.reported is not None or (self._asks and asked.labels)):
             level, memo, until_gpu_s = self._with_knowledge(job, had, memo, now_s, level, until_gpu_s)
         until_s = math.inf
-        if job.progress_rate and pace:
+        if pace:
             until_s = later(now_s, (until_gpu_s - had) / pace)
         if asked.deadline_s is not None and self._params.deadlines:
             level, until_s = _with_deadline(job, asked.deadline_s, now_s, level, until_s)
-        if not waits and level > SHORT:
-            level = max(level - self._margin, SHORT)
+        rank = level if level > least else least
+        if not waits:
+            if level > SHORT:
+                level = max(level - self._margin, SHORT)
+            if rank > SHORT:
+                rank = max(rank - self._margin, SHORT)
         priority = asked.priority if self._priorities else 0
-        return Turn((-priority, level, waits, memo.beside, asked.gpu_milli, job.seq), 0.0, until_s, memo)
+        return Turn((-priority, rank, level, waits, memo.beside, asked.gpu_milli, job.seq), 0.0, until_s, memo)
+
+    def service(self, job: JobView, now_s: float) -> tuple[float, float]:
+        """Return the service that a job had, and its growth while it runs."""
+        if not self.in_common_units:
+            return job.attained_gpu_s(now_s), job.gpus if job.progress_rate else 0.0
+        unit = job.job.gpus / (job.nominal_rate or 1.0)
+        return job.work_done(now_s) * unit, job.progress_rate * unit
 
     def _first_memo(self, job: JobView) -> RankMemo:
         """Return what is remembered of a job that has no place yet: its prediction, and the jobs of its user."""
@@ -205,12 +218,6 @@ def _with_deadline(job: JobView, deadline_s: float, now_s: float, level: int, un
     if now_s < deadline_s:
         return max(level - 1, 0), min(until_s, deadline_s)
     return level, until_s
-
-
-def _in_common_units(job: JobView, now_s: float) -> tuple[float, float]:
-    """Return the work done as device-seconds on the job's fastest type at its requested size, and its growth now."""
-    unit = job.job.gpus / (job.nominal_rate or 1.0)
-    return job.work_done(now_s) * unit, job.progress_rate * unit
 
 
 def _remembered(memo: Any) -> RankMemo | None:

@@ -18,7 +18,9 @@ class RotaParams:
     jobs whose length is predictable from what users declare, or from earlier jobs. `elastic`: sizes of elastic jobs are
     chosen. `types`: device types are assigned by speed. `deadlines`: a job ranks one level earlier in the second half
     of the time to its deadline. `users`: in a level, the n-th job of a user comes after the first jobs of others, n in
-    doublings. `priorities`: a job of a higher priority comes before all levels of a lower one. `settle`: a job is not
+    doublings. `half_life_s` and `lenient`: a user who had more than an equal share of its tenant's service, which fades
+    by half in this time, comes later, by what it is ahead divided by `lenient`; without a half-life, the past does not
+    count. `priorities`: a job of a higher priority comes before all levels of a lower one. `settle`: a job is not
     stopped before it has run this many times what a restart costs. `sharing`: where speeds of pairs are measured, a job
     that finds no free devices joins one of equal size with which it gains; sizes and types are not planned then.
     `spread`: the fraction of its speed that a gang loses on more nodes than it needs. It waits for as few as possible
@@ -35,6 +37,8 @@ class RotaParams:
     types: bool = True
     deadlines: bool = True
     users: bool = True
+    half_life_s: float = 7 * 86400.0
+    lenient: float = 16.0
     priorities: bool = True
     settle: float = 0.0
     sharing: bool = False
@@ -49,5 +53,9 @@ class RotaParams:
             raise RotaError(f"margin is {self.margin}; it must be a number of levels of 0 or more")
         if not 0 <= self.settle < math.inf:
             raise RotaError(f"settle is {self.settle:g}; it must be a number of 0 or more")
+        if not 0 <= self.half_life_s < math.inf:
+            raise RotaError(f"half_life_s is {self.half_life_s:g}; it must be a number of seconds of 0 or more")
+        if not 0 < self.lenient < math.inf:
+            raise RotaError(f"lenient is {self.lenient:g}; it must be a number above 0")
         if not 0 <= self.spread < math.inf:
             raise RotaError(f"spread is {self.spread:g}; it must be a number of 0 or more")

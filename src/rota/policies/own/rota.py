@@ -68,7 +68,7 @@ class LevelPolicy:
     @property
     def wakeup_s(self) -> float:
         """When the active mechanism plans next, or a job that was spared loses its protection."""
-        return min(self._active.wakeup_s, self._spared_until_s)
+        return min(self._active.wakeup_s, self._spared_until_s, self._order.standings.next_look_s)
 
     @property
     def memory(self) -> Any:
@@ -84,7 +84,8 @@ class LevelPolicy:
         if isinstance(memory, dict) and memory.get("policy") in (NAME, SIZED, SHARED):
             self._order.recall(memory["order"])
         self._order.count(live for live in state.jobs.values() if not live.state.is_final)
-        self._types_differ = self._params.types and self._differ(state)
+        self._types_differ = self._order.in_common_units = self._params.types and self._differ(state)
+        self._order.standings.adopt(state)
         self._elastic = {live: None for live in state.jobs.values() if self._counts(live) and not live.state.is_final}
         self._active = self._sized if self._wants_sizes else self._usual
         self._active.adopt(state)
@@ -92,6 +93,7 @@ class LevelPolicy:
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Pass changes on; change the mechanism when the first elastic job arrives or the last one ends."""
+        self._order.standings.follow(changes, now_s)
         for live in changes.left:
             if live.state.is_final:
                 self._elastic.pop(live, None)
@@ -112,6 +114,8 @@ class LevelPolicy:
 
     def plan(self, draft: Draft) -> None:
         """Let the active mechanism plan; a job that just started is spared while a restart would cost too much."""
+        if self._order.standings.next_look_s <= draft.now_s:
+            self._compare_users(draft.now_s)
         if self._spared_until_s <= draft.now_s:
             self._active.note(Changes(freed=True), draft.now_s)
         self._spared_until_s = math.inf
@@ -119,6 +123,16 @@ class LevelPolicy:
             draft.guard = self._guard
         self._active.plan(draft)
         self._spared_until_s = draft.guard_wakeup_s
+
+    def _compare_users(self, now_s: float) -> None:
+        """Rank jobs again after their users moved ahead or fell back."""
+        moved = self._order.standings.look(now_s)
+        if not moved:
+            return
+        if self._active is self._list:
+            self._list.rank_again(moved, now_s)
+        else:
+            self._active.note(Changes(freed=True), now_s)
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
         """The reason by the active mechanism."""

@@ -30,8 +30,8 @@ class LevelSharing(DefaultColocationRule):
         self._order = order
         self._speed = speed
         self._running: dict[LiveJob, None] = {}
-        self._waiting: dict[LiveJob, tuple[Job, float, Turn]] = {}
-        """Places of waiting jobs, with the request and the start of the wait that they were found for."""
+        self._waiting: dict[LiveJob, tuple[tuple[Job, float, int], Turn]] = {}
+        """Places of waiting jobs, each with the request, the start of the wait and the standings that it is for."""
         self._now_s = -math.inf
         self._next: tuple[float, float] = (-math.inf, math.inf)
         """When the next change of a running job's place was looked for, and that change."""
@@ -39,11 +39,12 @@ class LevelSharing(DefaultColocationRule):
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
         """Return the place of a waiting job, which stays while it waits unchanged."""
         self._now_s = now_s
+        case = (live.job, live.since_s, self._order.standings.changes)
         known = self._waiting.get(live)
-        if known is not None and known[0] is live.job and known[1] == live.since_s and now_s < known[2].until_s:
-            return known[2].key
+        if known is not None and known[0] == case and now_s < known[1].until_s:
+            return known[1].key
         turn = self._turn(live, now_s)
-        self._waiting[live] = (live.job, live.since_s, turn)
+        self._waiting[live] = (case, turn)
         return turn.key
 
     def admit(

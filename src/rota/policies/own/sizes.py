@@ -57,14 +57,15 @@ class _Place(NamedTuple):
 
     job: Job
     since_s: float
-    several_types: bool
+    standings: int
+    """How often standings of users had changed."""
     turn: Turn
 
-    def holds_for(self, live: LiveJob, now_s: float, several_types: bool) -> bool:
+    def holds_for(self, live: LiveJob, now_s: float, standings: int) -> bool:
         """Return whether the job still waits, unchanged."""
         if live.holds or live.since_s != self.since_s or live.job is not self.job:
             return False
-        return self.several_types is several_types and now_s < self.turn.until_s
+        return self.standings == standings and now_s < self.turn.until_s
 
 
 class LevelSizes(DefaultSizeRule):
@@ -88,7 +89,7 @@ class LevelSizes(DefaultSizeRule):
         ranked = []
         until_s = math.inf
         for found in question.candidates:
-            turn = self._turn(found.live, now_s, several_types=len(question.pools) > 1)
+            turn = self._turn(found.live, now_s)
             ranked.append((turn.key, found))
             if found.tasks:
                 until_s = min(until_s, turn.until_s)
@@ -106,15 +107,16 @@ class LevelSizes(DefaultSizeRule):
         """Drop the place of a job that ended."""
         self._waiting.pop(live.seq, None)
 
-    def _turn(self, live: LiveJob, now_s: float, *, several_types: bool) -> Turn:
+    def _turn(self, live: LiveJob, now_s: float) -> Turn:
         """Return a job's place in the order; that of a job that waits stays until it runs, is changed or is due."""
+        standings = self._order.standings.changes
         known = self._waiting.get(live.seq)
-        if known is not None and known.holds_for(live, now_s, several_types):
+        if known is not None and known.holds_for(live, now_s, standings):
             return known.turn
-        turn = self._order.turn(live, now_s, in_common_units=several_types)
+        turn = self._order.turn(live, now_s)
         live.remember(turn.memo)
         if not live.holds:
-            self._waiting[live.seq] = _Place(live.job, live.since_s, several_types, turn)
+            self._waiting[live.seq] = _Place(live.job, live.since_s, standings, turn)
         return turn
 
     # -- which jobs ------------------------------------------------------------------------------

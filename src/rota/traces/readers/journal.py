@@ -6,6 +6,7 @@ The answer to "what would another policy have done": the jobs of a live manager,
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
@@ -50,6 +51,9 @@ class _Course:
     suspensions_s: list[float] = field(default_factory=list)
     """How long it took to suspend it in place of a stop, each time."""
     resumptions_s: list[float] = field(default_factory=list)
+    longest_s: float = 0.0
+    """The most work that it had done when a run of it was over, whether or not that was kept."""
+    is_held: bool = False
 
     def ran(self, until_s: float) -> float:
         """Work done by now."""
@@ -87,6 +91,12 @@ class _Course:
         self.kept_s, self.since_s = kept_s, None
 
     @property
+    def waits_for_others(self) -> bool:
+        """Whether it has never run, and may wait for more than devices: it is held, or depends on other jobs."""
+        has_run = self.since_s is not None or self.longest_s > 0 or self.kept_s > 0
+        return not has_run and (self.is_held or bool(self.job.depends_on))
+
+    @property
     def delays(self) -> OrderDelays | None:
         """How long each start and stop took; None where none was seen."""
         if not self.starts_s and not self.stops_s:
@@ -116,6 +126,7 @@ def detects(source: TraceSource) -> bool:
 def read(source: TraceSource) -> Workload:
     """Every job that came to its end after it had run; times count from the first submission."""
     courses: dict[JobId, _Course] = {}
+    last_s = -math.inf
     with source.text() as lines:
         for number, line in enumerate(lines, start=1):
             try:
@@ -125,12 +136,16 @@ def read(source: TraceSource) -> Workload:
                     _begin(courses, value.get("snapshot"))
                 else:
                     _take(courses, value)
+                    last_s = float(value["t"])
             except _BROKEN as error:
                 raise RotaError(f"{source.path}:{number}: a broken step: {type(error).__name__}: {error}") from error
     ended = [course for course in courses.values() if course.outcome is not None and course.work_s > 0]
+    open_ = [course for course in courses.values() if course.outcome is None and not course.waits_for_others]
     if not ended:
         raise RotaError(f"{source.path}: no job of the journal ran to its end; there is nothing to simulate")
     first_s = min(course.submit_s for course in ended)
+    for course in open_:
+        course.work_s = max(course.ran(last_s), course.longest_s)
     submissions = sorted((_submission(course, first_s) for course in ended), key=lambda each: each.submit_s)
     return Workload(
         submissions=tuple(submissions),
@@ -139,7 +154,10 @@ def read(source: TraceSource) -> Workload:
         cluster=cluster,
         left_out=len(courses) - len(ended),
         began_s=first_s,
-        time_limits={each.job.id: each.job.time_limit_s for each in ended if each.job.time_limit_s is not None},
+        time_limits={
+            each.job.id: each.job.time_limit_s for each in (*ended, *open_) if each.job.time_limit_s is not None
+        },
+        unfinished=tuple(_submission(course, first_s) for course in open_),
     )
 
 
@@ -178,6 +196,7 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
                 course.runs(max(now_s, from_s), rate)
             case ev.Stopped(work=kept_s) | ev.Interrupted(work=kept_s):
                 course.work_s = course.ran(now_s)
+                course.longest_s = max(course.longest_s, course.work_s)
                 course.stopped(now_s, kept_s)
             case (
                 ev.Resized(work=kept_s, rate=rate, work_from_s=from_s)
@@ -201,6 +220,10 @@ def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
             case ev.JobEnded(end=end):
                 course.work_s = course.ran(now_s)
                 course.outcome, course.since_s = _OUTCOMES[end], None
+            case ev.JobHeld():
+                course.is_held = True
+            case ev.JobReleased():
+                course.is_held = False
             case ev.JobCancelled():
                 course.outcome = Outcome.CANCELLED
                 course.work_s = course.ran(now_s)
