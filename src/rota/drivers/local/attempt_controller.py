@@ -334,8 +334,7 @@ class AttemptController:
                 await asyncio.sleep(FULL_S)
 
     def _do(self, work: Coroutine[None, None, None]) -> None:
-        running = self._loop.create_task(work)
-        self._busy.add(running)
+        self._busy.add(running := self._loop.create_task(work))
         running.add_done_callback(self._busy.discard)
 
     def _look(self, attempt: Attempt) -> None:
