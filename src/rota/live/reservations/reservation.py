@@ -47,7 +47,7 @@ class NodeReservation:
 
     @property
     def group(self) -> str:
-        """Whom its nodes are kept for, without the names of users."""
+        """The group for people, without the names of users."""
         return self.tenant or ("1 user" if len(self.users) == 1 else f"{len(self.users)} users")
 
     def taint(self, now_s: float) -> Taint:

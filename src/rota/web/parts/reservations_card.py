@@ -1,4 +1,4 @@
-"""The reservations that are not over: which nodes are kept for whom, and when."""
+"""The reservations that are not over: nodes, the group that they are kept for, and the time."""
 
 from __future__ import annotations
 
