@@ -143,12 +143,15 @@ def possible(story: Story, policy: str) -> Story:
             chosen.append(replace(each, job=job))
             kept.add(job.id)
     last_s = max((each.submit_s for each in chosen), default=0.0)
-    squeezed = last_s / max((at_s for at_s, _ in story.misfortunes), default=1.0)  # most jobs are there after them
+    over_s = max((at_s for at_s, _ in story.misfortunes), default=0.0)
+    squeezed = min(last_s / over_s, 1.0) if over_s else 1.0  # most jobs are there after them
+    there_s = {None: 0.0, **{each.job.id: each.submit_s + 0.25 for each in chosen}}
     left = [
-        (at_s * min(squeezed, 1.0), event)
+        (max(at_s * squeezed, there_s[job_id]), event)
         for at_s, event in story.misfortunes
-        if getattr(event, "job_id", None) in {None, *kept}
+        if (job_id := getattr(event, "job_id", None)) in there_s
     ]
+    left.sort(key=lambda each: each[0])
     return replace(story, submissions=tuple(chosen), misfortunes=tuple(left))
 
 
