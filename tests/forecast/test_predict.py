@@ -9,8 +9,8 @@ import pytest
 
 from builders import World, job
 from rota.core.engine.engine import Engine
-from rota.core.messages.events import JobArrived, JobCancelled, JobHeld, NodeDrained, TimerFired
-from rota.core.model.job import JobId, NodeId
+from rota.core.messages.events import JobArrived, JobCancelled, JobHeld, JobRequeued, NodeDrained, TimerFired
+from rota.core.model.job import Checkpoint, JobId, NodeId
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.costs import OrderTimes
@@ -169,6 +169,22 @@ def test_time_that_a_stop_has_taken_counts(assumed: Assumptions, start_s: float)
 
     assert found.start is not None
     assert found.start.median_s == pytest.approx(start_s)
+
+
+@pytest.mark.parametrize(("interval_s", "end_s"), [(0.0, 5.0 + 10.0 + 45.0), (math.inf, 5.0 + 10.0 + 50.0)])
+def test_job_that_is_being_stopped_keeps_what_it_saves(interval_s: float, end_s: float) -> None:
+    """`a` has run for 5 of 50 s, and its stop, which takes 10 s, was just ordered; it starts again then."""
+    world = World(gpus=1, policy="fifo")
+    asked = job("a", gpus=1, name="train", user="ann", checkpoint=Checkpoint(interval_s=interval_s))
+    world.settle(world.engine.step(world.now_s, [JobArrived(asked)]))
+    world.engine.step(5.0, [JobRequeued(JobId("a"))])
+    costs = Costs(checkpoint_s=10.0, checkpoint_interval_s=math.inf)
+    assumed = Assumptions(true_work=lambda each: 50.0, costs=costs, stops_s={JobId("a"): 5.0})
+
+    found = foresee(world, "a", assumed=assumed, runs=2)
+
+    assert found.end is not None
+    assert found.end.median_s == pytest.approx(end_s)
 
 
 def test_job_that_waits_for_several_stops_waits_for_the_last() -> None:
