@@ -166,3 +166,10 @@ def test_schema_file_and_json_agree() -> None:
     values = {"parameters": {"x": {"log": ["1e-5", 1]}}, "job": JOB, "trials": 2}
 
     assert sweep_file(values).parameters["x"].bounds == (1e-5, 1.0)
+
+
+def test_unknown_field_of_a_parameter_is_answered_with_those_of_all_forms() -> None:
+    values = {"parameters": {"lr": {"from": 1, "to": 2}}, "job": {"run": "x"}}
+
+    with pytest.raises(RotaError, match=r"unknown field parameters.lr.from; known: choice, .*uniform"):
+        sweep_file(values)

@@ -207,3 +207,18 @@ def test_the_pages_fit_a_phone(chromium: Browser, manager: Manager) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
     assert desk.errors == []
     assert desk.foreign_requests() == []
+
+
+def test_reservations_stand_below_the_timeline(desk: Window, manager: Manager) -> None:
+    node = manager.client.nodes()[0]["id"]
+    moment = {"from": "2030-12-01T08:00:00Z", "for_s": 7200, "nodes": [node], "users": ["ada", "ben"]}
+    manager.client.reserve("course", moment)
+    try:
+        row = desk.go("/timeline").get_by_test_id("reservations").get_by_role("row").nth(1)
+        expect(row).to_contain_text("course")
+        expect(row).to_contain_text("2 users")
+        expect(row).to_contain_text("2030-12-01 08:00:00 UTC")
+        expect(row).not_to_contain_text("ada")
+    finally:
+        manager.client.cancel_reservation("course")
+    expect(desk.go("/timeline").get_by_test_id("reservations")).to_be_hidden()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import TypeVar, Union, get_args, get_origin
+from typing import Annotated, TypeVar, Union, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -116,14 +116,23 @@ def _quoted(value: object) -> str:
 def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     """The fields of the model that stands at this place in the file."""
     kind: object = model
-    for part in loc:
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            kind = next((f.annotation for name, f in _fields(kind) if name == str(part)), None)
+    for part in _place(loc):
+        models = _models(kind)
+        if models:
+            kind = next((f.annotation for each in models for name, f in _fields(each) if name == str(part)), None)
         elif args := get_args(kind):
             kind = args[0] if isinstance(part, int) else args[-1]
-        if get_origin(kind) in (Union, UnionType):
-            kind = next(arg for arg in get_args(kind) if arg is not type(None))
-    return [name for name, _ in _fields(kind)] if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+    return list(dict.fromkeys(name for each in _models(kind) for name, _ in _fields(each)))
+
+
+def _models(kind: object) -> list[type[BaseModel]]:
+    """The models among the forms that a value may have."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return _models(get_args(kind)[0])
+    return [each for form in get_args(kind) for each in _models(form)] if origin in (Union, UnionType) else []
 
 
 def _fields(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:

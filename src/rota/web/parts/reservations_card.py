@@ -9,6 +9,7 @@ from nicegui import html
 from rota.live.reservations.reservation import NodeReservation
 from rota.store import clock
 from rota.web import words
+from rota.web.parts.basics import set_text
 
 MOST = 50
 _COLUMNS = (("Reservation", ""), ("Nodes", ""), ("For", ""), ("From", ""), ("Until", ""), ("", "hide-phone"))
@@ -50,4 +51,4 @@ class ReservationsCard:
                     for at_s in (each.from_s, each.until_s):
                         html.td(words.moment(at_s - clock.shown_s(0.0)))
                     html.td("now" if is_open else "to come").classes("hide-phone")
-        self._more.set_text(f"{len(found) - MOST} more" if len(found) > MOST else "")
+        set_text(self._more, f"{len(found) - MOST} more" if len(found) > MOST else "")
