@@ -12,9 +12,14 @@ from builders import World, cluster, job, node, on, start
 from rota.core.errors import RotaError
 from rota.core.messages.reasons import ReasonCode
 from rota.core.model.job import JobId
+from rota.core.state.job_record import JobView
 from rota.drivers.simulator.study import Setting, simulate
+from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.node_plan import NodePlan
+from rota.mechanisms.ordering.rule import Planning, Turn
+from rota.placement import style
 from rota.policies import find_policy
+from rota.tenancy import allocator
 from rota.traces.workload import Submission, Workload
 
 ALL = "easy:reserve=0"
@@ -219,3 +224,12 @@ def test_limits_that_bind_nothing_change_nothing(submissions: list[Submission]) 
     assert starts(submissions, f"{ALL},window_s=1e9,depth=1000") == free
     assert starts(submissions, "easy:reserve=1000") == free
     assert starts(submissions, f"{ALL},limits=false,window_s=inf") == free
+
+
+def test_policy_that_plans_neither_preempts_nor_divides() -> None:
+    def first(job: JobView, now_s: float) -> Turn:
+        return Turn((job.seq,))
+
+    declared = ordering("first", backfill=Planning(), preempts=True)(first)
+    with pytest.raises(RotaError, match="first: a policy with Planning neither preempts nor has groups"):
+        declared.build("", allocator("none", style("any")))

@@ -52,6 +52,16 @@ def test_pattern(placement: str, workers: int, expected: Placement, cpus: int) -
     assert place(books, job(workers=workers, cpu_milli=cpus), placement) == expected
 
 
+def test_consecutive_goes_by_idle_cpus_where_nodes_count_them() -> None:
+    """Two devices are free on n1 and n3, one on n2; n3 has fewest idle CPUs."""
+    of = cluster(*(node(name, 2, cpu_milli=cpus) for name, cpus in (("n1", 32000), ("n2", 32000), ("n3", 2000))))
+    books = inventory(of)
+    books.take(on("n2", 1), job(gpus=1).roles)
+
+    assert place(books, job(gpus=1, cpu_milli=1000), "consecutive") == on("n3", 1)
+    assert place(books, job(gpus=1, cpu_milli=4000), "consecutive") == on("n1", 1)
+
+
 @pytest.mark.parametrize(
     ("workers", "expected"),
     [

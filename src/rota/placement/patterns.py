@@ -137,29 +137,32 @@ def even(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
     return first(by_room, tasks)
 
 
-def consecutive(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
-    """The run of consecutive nodes with the least room that suffices; within it the tightest node, or nodes in order.
+def consecutive(by_room: Sequence[int], tasks: int, idle: Callable[[int], int] | None = None) -> list[Piece] | None:
+    """The run of consecutive nodes with least idle that suffices; in it the node with least idle, or nodes in order.
 
-    Where no run suffices, all of the roomiest one, and so on. That is how Slurm's select/cons_tres chooses nodes.
+    Where no run suffices, all of the one with most idle, and so on. That is how Slurm's select/cons_tres chooses nodes.
+    What is idle of a node is its room for tasks; Slurm counts by CPUs alone.
     """
     pieces: list[Piece] = []
     runs = _runs(by_room)
     left = tasks
     while runs:
-        run = min(runs, key=lambda each: _slack(each, left))
-        single = min((piece for piece in run if piece[1] >= left), key=lambda piece: piece[1], default=None)
-        for node, room in run if single is None else (single,):
+        at = _best_run(runs, left, idle)
+        run = runs.pop(at)
+        fitting = [piece for piece in run if piece[1] >= left]
+        if fitting:
+            run = [fitting[_least(fitting, idle)]]
+        for node, room in run:
             pieces.append((node, min(room, left)))
             left -= room
             if left <= 0:
                 return pieces
-        runs.remove(run)
     return None
 
 
 def _runs(by_room: Sequence[int]) -> list[list[Piece]]:
     """The runs of consecutive nodes with room, each node with its room."""
-    rooms = {}
+    rooms: dict[int, int] = {}
     for room in range(1, len(by_room)):
         nodes = by_room[room]
         while nodes:
@@ -175,10 +178,28 @@ def _runs(by_room: Sequence[int]) -> list[list[Piece]]:
     return runs
 
 
-def _slack(run: list[Piece], tasks: int) -> tuple[bool, int]:
-    """The room of a run for its rank: runs that suffice before others, the tightest first; of others the roomiest."""
-    room = sum(each for _, each in run)
-    return (False, room) if room >= tasks else (True, -room)
+def _best_run(runs: list[list[Piece]], tasks: int, idle: Callable[[int], int] | None) -> int:
+    """Which run to take: of those that suffice the one with least idle, or else the one with most."""
+    best, best_idle, suffices = -1, 0, False
+    for at, run in enumerate(runs):
+        room = total = 0
+        for piece in run:
+            room += piece[1]
+            total += piece[1] if idle is None else idle(piece[0])
+        fits = room >= tasks
+        if best < 0 or fits > suffices or (fits == suffices and (total < best_idle if fits else total > best_idle)):
+            best, best_idle, suffices = at, total, fits
+    return best
+
+
+def _least(pieces: list[Piece], idle: Callable[[int], int] | None) -> int:
+    """The first of the nodes with least idle."""
+    best, least = 0, 0
+    for at, (node, room) in enumerate(pieces):
+        amount = room if idle is None else idle(node)
+        if not at or amount < least:
+            best, least = at, amount
+    return best
 
 
 LAY: dict[Pattern, Layout] = {

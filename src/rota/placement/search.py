@@ -9,7 +9,7 @@ from rota.core.model.job import WHOLE, Job, Level, Locality, Role
 from rota.core.model.placement import Placement, Slot, lowest
 from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount, Pool
-from rota.placement.patterns import LAY, Layout, Pattern, Piece, fewest_nodes, total_room
+from rota.placement.patterns import LAY, Layout, Pattern, Piece, consecutive, fewest_nodes, total_room
 
 _EVERY_NODE = -1
 """The set of all nodes, as a bit set."""
@@ -155,7 +155,10 @@ def _find_role(
         by_room = room_of_devices(pool, per_task) if plain else room_of_hosts(inventory, pool, role)
         if among != _EVERY_NODE:
             by_room = [nodes & among for nodes in by_room]
-        pieces = _lay(inventory, by_room, tasks, pattern, insist, pool, per_task)
+        if pattern is Pattern.CONSECUTIVE and insist is None:
+            pieces = consecutive(by_room, tasks, lambda node: _room_by_cpus(inventory.nodes[node], role, per_task))
+        else:
+            pieces = _lay(inventory, by_room, tasks, pattern, insist, pool, per_task)
         if pieces is not None:
             return _slots(inventory, pieces, index, per_task)
     return None
@@ -232,6 +235,13 @@ def _lay(
         fewest = -(-tasks // max(widest, 1))
         return pieces if pieces is not None and len(pieces) <= fewest else None
     return _near(inventory, by_room, tasks) if pattern is Pattern.FEWEST_NODES else lay(by_room, tasks)
+
+
+def _room_by_cpus(account: NodeAccount, role: Role, per_task: int) -> int:
+    """For how many tasks a node has CPUs, whatever its devices; by devices where CPUs are not counted."""
+    if role.cpu_milli and account.node.cpu_milli is not None:
+        return account.cpu_milli // role.cpu_milli
+    return account.free // per_task if per_task else 1
 
 
 def _near(inventory: Inventory, by_room: Sequence[int], tasks: int) -> list[Piece] | None:

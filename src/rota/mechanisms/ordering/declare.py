@@ -73,6 +73,8 @@ def _rule(
     """The rule with its parameters bound."""
     found = backfill if isinstance(backfill, Backfill | Planning) else backfill(values)
     fill, planning = (Backfill.PLAN, found) if isinstance(found, Planning) else (found, None)
+    if planning is not None and (preempts or groups is not None):
+        raise RotaError(f"{subject.__name__}: a policy with Planning neither preempts nor has groups")
     rule = SimpleRule(
         of=subject,
         backfill=fill,

@@ -84,7 +84,7 @@ class ListScheduler:
                     index.unkeyed[live] = None
             elif live.is_contending:
                 index.enqueue(live, state.now_s)
-        if self._rule.planning is not None:
+        if self._rule.planning is not None and self._rule.planning.interval_s:
             self._walk_at_s = next_multiple(state.now_s, self._rule.planning.interval_s)
 
     def note(self, changes: Changes, now_s: float) -> None:

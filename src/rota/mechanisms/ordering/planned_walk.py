@@ -202,6 +202,10 @@ class PlannedWalk:
         draft = self._draft
         last_s = draft.now_s + self._planning.window_s
         room = RoomCount(live, draft.inventory, taken)
+        if room.suffices:  # where only reservations keep it from starting now
+            answer = self._offer(live, taken)
+            if not isinstance(answer, Reason):
+                return draft.now_s, nodes_of(answer)
         trial = draft.trial()
         found = (math.inf, 0)
         group_s = within_s = self._planning.group_s
@@ -215,7 +219,7 @@ class PlannedWalk:
             if held is None or (taken and not nodes_of(held) & ~taken):
                 continue
             named.append(holder)
-            may_fit = room.suffices_after(holder, held)
+            room.give_back(holder, held)
             if group_s and at + 1 < len(holders):
                 if first_s < 0:
                     first_s = (math.floor(end_s / group_s) + 1) * group_s
@@ -224,7 +228,7 @@ class PlannedWalk:
                     continue
                 while next_s < math.inf and next_s > first_s + within_s:
                     within_s *= 2
-            if may_fit:
+            if room.suffices:
                 for each in named:
                     draft.release(each)
                 named = []
@@ -261,7 +265,7 @@ class RoomCount:
         self._allowed = 0
         """The nodes that the job may use, as a bit set."""
         self._free: dict[int, int] = {}
-        """Devices that are free on these nodes, now or once those named before have ended."""
+        """Devices that are free on these nodes, now or once holders have ended."""
         self._total = 0
         if not counts:
             return
@@ -275,11 +279,16 @@ class RoomCount:
                     self._free[low.bit_length() - 1] = free
                     self._total += free // self._per_task
 
-    def suffices_after(self, holder: LiveJob, held: Placement) -> bool:
-        """Whether there may be room enough, once a holder has ended too."""
+    @property
+    def suffices(self) -> bool:
+        """Whether there may be room enough."""
+        return not self._per_task or self._total >= self._tasks
+
+    def give_back(self, holder: LiveJob, held: Placement) -> None:
+        """Count what a holder has as free."""
         per_task = self._per_task
         if not per_task:
-            return True
+            return
         for slot in held:
             if self._allowed >> slot.node & 1:
                 devices = self._inventory.nodes[slot.node].node.devices
@@ -287,7 +296,6 @@ class RoomCount:
                 after = devices if holder.job.exclusive else min(before + slot.devices.bit_count(), devices)
                 self._free[slot.node] = after
                 self._total += after // per_task - before // per_task
-        return self._total >= self._tasks
 
 
 def expected_s(live: LiveJob, planning: Planning, now_s: float) -> float:
