@@ -5,19 +5,21 @@ Run: `ROTA_DATA=... python reproductions/rota_ingredients.py [SECTION...]`.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rota_policy import GENERATED, GPUS, PER_NODE, RESTART_S, SEEDS, cases, limited  # type: ignore[import-not-found]  # beside this script
 
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import Job, JobId, Level
+from rota.core.model.job import Job, JobId, Level, Role
 from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
@@ -36,6 +38,12 @@ ONE_TYPE = {"A": ("max_min_fairness.trace", "v100=40/4"), "D": ("gen_single_120.
 SPREAD = (1.0, 0.9, 0.8, 0.6)
 """Speeds of a gang on more nodes than one."""
 PRICES = ("rota", "rota:spread=0.1", "rota:spread=0.4")
+USERS = ("ann", "bob")
+USERS_S = 36 * 3600.0
+SIZE_S = 1200.0
+"""The median run time of the jobs of two users."""
+DEMAND = 12 / SIZE_S
+"""Jobs per second and user of one device and the median run time."""
 GAVEL_SETS = {
     "A": ("max_min_fairness.trace", "v100=8/4,p100=16/4,k80=24/4"),
     "D": ("gen_single_120.trace", "v100=12/1,p100=12/1,k80=12/1"),
@@ -251,6 +259,8 @@ def ablation() -> None:
         "rota:learned=false",
         "rota:margin=0",
         "rota:users=false",
+        "rota:half_life_s=0",
+        "rota:lenient=4",
         "rota:base_gpu_s=600",
         "rota:growth=4",
         "rota:growth=1.5",
@@ -268,6 +278,42 @@ def ablation() -> None:
         print(f"| `{policy}` | {statistics.mean(ratios):.3f} | {max(ratios):.3f} | {max(unfair):.2f} |", flush=True)
 
 
+def demand(parts: int, seed: int) -> Workload:
+    """Two users of a tenant ask for the same, three times what 8 devices can do; `ann` in so many parts."""
+    submissions = []
+    for user, split in (("ann", parts), ("bob", 1)):
+        rng, now_s, number = random.Random(seed), 0.0, 0
+        while (now_s := now_s + rng.expovariate(DEMAND / (1.5 * math.exp(0.5)))) <= USERS_S:
+            role, work = Role(count=rng.choice((1, 2))), SIZE_S * rng.lognormvariate(0.0, 1.0)
+            for part in range(split):
+                job = Job(id=JobId(f"{user}-{number}/{part}"), roles=(role,), work=work / split, user=user)
+                submissions.append(Submission(job=job, submit_s=now_s))
+            number += 1
+    ordered = tuple(sorted(submissions, key=lambda each: each.submit_s))
+    return Workload(submissions=ordered, source="two users", format="rota")
+
+
+def users() -> None:
+    """What a user gains that splits its jobs in ten, and what another loses: part of the devices, completion times."""
+    head("policy", "part of the splitting user", "its completion", "that of the other")
+    setting = replace(setting_of(Cluster.uniform(("gpu", 8, 4))), costs=Costs(restart_s=5.0))
+    for policy in ("rota:half_life_s=0", "rota", "rota:lenient=4", "rota:lenient=1"):
+        found: list[tuple[float, ...]] = []
+        for seed in range(4):
+            whole, split = (simulate(demand(parts, seed), policy, setting).history for parts in (1, 10))
+            late = [row for row in split.jobs if row.end_s is not None and USERS_S / 2 < row.end_s <= USERS_S]
+            part = math.fsum(row.gpu_s for row in late if row.user == "ann") / math.fsum(row.gpu_s for row in late)
+            ratios = [mean_jct_s(split, jobs) / mean_jct_s(whole, jobs) for jobs in map(partial(_of, whole), USERS)]
+            found.append((part, *ratios))
+        cells = [f"{statistics.mean(column):.2f}" for column in zip(*found, strict=True)]
+        print(f"| `{policy}` | {' | '.join(cells)} |", flush=True)
+
+
+def _of(history: History, user: str) -> list[str]:
+    """Return the jobs of a user, without the parts."""
+    return [str(row.id).partition("/")[0] for row in history.jobs if row.user == user]
+
+
 SECTIONS: dict[str, Callable[[], None]] = {
     "progress": progress,
     "declared": declared,
@@ -276,9 +322,10 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "sharing": sharing,
     "spread": spread,
     "adversaries": adversaries,
+    "users": users,
     "ablation": ablation,
 }
-BY_DEFAULT = ("progress", "declared", "elastic", "types", "sharing", "spread", "adversaries")
+BY_DEFAULT = ("progress", "declared", "elastic", "types", "sharing", "spread", "adversaries", "users")
 
 
 def main(wanted: Sequence[str]) -> None:

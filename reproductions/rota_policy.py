@@ -1,7 +1,8 @@
-"""Rota's own policy against every named one: twelve workloads, a restart cost of 30 s, nothing known beforehand.
+"""Rota's own policy against every named one, on twelve workloads.
 
-Three generators with three seeds each, and three slices of the Philly trace at loads of about 0.9, 1.1 and 2. Results
-are cached by workload, policy and the source of Rota's own policy, so that a run that was interrupted resumes.
+Three generators with three seeds each, and three slices of the Philly trace at loads of about 0.9, 1.1 and 2; a restart
+costs 30 s, and nothing is known beforehand. Results are cached by workload, policy and the source of Rota's own policy,
+so that a run that was interrupted resumes.
 Run: `ROTA_DATA=... python reproductions/rota_policy.py [--cache DIR] [--processes N] [POLICY...]`.
 """
 
@@ -28,7 +29,7 @@ import rota.policies.own
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Result, Setting, simulate
-from rota.perf.speed.model import Costs
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.policies import names
 from rota.report.metrics import finish_time_fairness, measure
 from rota.traces import read_trace
@@ -43,6 +44,8 @@ SEEDS = (1001, 1002, 1003)
 SLICES = ((20_000, 0.9), (50_000, 1.1), (65_000, 2.0))
 """The first job of each slice of Philly, and its load."""
 SLICE_JOBS = 4000
+SHARED_SPEED = 0.5
+"""The speed of each of two jobs on a device: nothing is measured about pairs in these workloads, so that none gains."""
 LIMIT_CPU_S = 120
 """A run that takes longer is given up."""
 GAVEL_ROUNDS = "compat=none"
@@ -118,7 +121,8 @@ class Figures:
 def run(case: Case, policy: str) -> Figures | str:
     """Return the figures of a run, or why the policy refuses the workload."""
     workload = case.workload()
-    setting = Setting(cluster=case.cluster(workload), costs=Costs(restart_s=RESTART_S))
+    speed = SpeedModel(device_neighbour=SHARED_SPEED)
+    setting = Setting(cluster=case.cluster(workload), costs=Costs(restart_s=RESTART_S), speed=speed)
     try:
         result = limited(workload, policy, setting)
     except (RotaError, TimeoutError) as error:
@@ -153,7 +157,12 @@ def _give_up(*_: object) -> None:
 
 def _cached(cache: Path, case: Case, policy: str) -> Path:
     own = "".join(file.read_text() for place in rota.policies.own.__path__ for file in sorted(Path(place).glob("*.py")))
-    parts = [repr(case), policy, str((GPUS, PER_NODE, RESTART_S)), own if policy.startswith("rota") else ""]
+    parts = [
+        repr(case),
+        policy,
+        str((GPUS, PER_NODE, RESTART_S, SHARED_SPEED)),
+        own if policy.startswith("rota") else "",
+    ]
     return cache / (hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24] + ".json")
 
 

@@ -14,7 +14,7 @@ from rota.core.codec.snapshot import restore, take
 from rota.core.codec.values import decode_event, encode_event
 from rota.core.messages.events import Event, SpeedChanged
 from rota.core.model.job import JobId
-from rota.live.loop.progress_watch import news, watch_progress
+from rota.live.loop.progress_watch import from_files, news, watch_progress
 from rota.store.run_folder import shared_folder
 
 POLICY = "rota:base_gpu_s=100,margin=0"
@@ -30,7 +30,7 @@ def write(home: Path, name: str, **said: object) -> None:
 async def told(world: World, home: Path, rounds: int) -> list[Event]:
     """What the watch tells in its first rounds."""
     events: list[Event] = []
-    watch = asyncio.create_task(watch_progress(world.engine.state, home, events.append, every_s=0.01))
+    watch = asyncio.create_task(watch_progress(world.engine.state, from_files(home), events.append, every_s=0.01))
     for _ in range(rounds):
         await asyncio.sleep(0.01)
         if events:

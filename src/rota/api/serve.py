@@ -58,7 +58,7 @@ from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
 from rota.live.loop.kept_folders import KeptFolders
-from rota.live.loop.progress_watch import watch_progress
+from rota.live.loop.progress_watch import from_files, watch_progress
 from rota.live.loop.retention import keep_tidy
 from rota.live.loop.storage import in_background, through_outages
 from rota.live.truth.keeper import ForecastKeeper
@@ -208,7 +208,7 @@ async def _serve(
         for work in (
             control.watch.run(),
             keep_tidy(records, options.settings.home, options.keep_s, _kept_folders(options, records, control)),
-            watch_progress(control.state, options.settings.home, control.tell),
+            watch_progress(control.state, from_files(options.settings.home), control.tell),
             *map(through_outages, (retraining.run, learning.run, forecasts.run, *upkeep_of(service))),
             control.storage.watch(),
             health.run(),

@@ -46,6 +46,7 @@ from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.kubernetes_loop import boot_on_pods
+from rota.live.loop.progress_watch import watch_progress
 from rota.live.loop.retention import keep_tidy
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.views.tenant_usage import TenantGuarantees, uses_of
@@ -216,6 +217,7 @@ class _ReplicaRun:
             result_of(driver.failed),
             self._renew(driver, settings.gang_timeout),
             health.marks.run(),
+            watch_progress(control.state, driver.fractions_done, control.tell),
         ]
         if settings.provisioning.request:
             parts.append(provisioner.run())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from builders import job
 from rota.core.messages.decisions import DecisionKind
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import DeviceType, Job
+from rota.core.model.job import DeviceType, Elastic, Job
 from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, simulate
 from rota.perf.profiles.speed_table import Profiles
@@ -20,7 +22,7 @@ from rota.policies.own.order import SHORT
 from rota.traces.workload import Submission, Workload
 
 GPU = DeviceType("gpu")
-LIGHT, HEAVY, LOPSIDED, UNKNOWN = "light", "heavy", "lopsided", "unknown"
+LIGHT, HEAVY, LOPSIDED, UNKNOWN, WIDE = "light", "heavy", "lopsided", "unknown", "wide"
 ALONE = 1.0
 PAIRS = {
     (LIGHT, LIGHT): (0.8, 0.8),
@@ -30,7 +32,8 @@ PAIRS = {
 }
 SPEED = SpeedModel(
     profiles=Profiles(
-        steps_per_s={(GPU, model, 1): ALONE for model in (LIGHT, HEAVY, LOPSIDED, UNKNOWN)},
+        steps_per_s={(GPU, model, 1): ALONE for model in (LIGHT, HEAVY, LOPSIDED, UNKNOWN)}
+        | {(GPU, WIDE, devices): float(devices) for devices in (1, 2, 3)},
         pairs={
             (GPU, *names, 1): rates
             for (one, other), (first, second) in PAIRS.items()
@@ -93,6 +96,17 @@ def test_place_of_a_running_job_is_looked_at_again_without_an_event() -> None:
     rows = history_of([(job("a", work=150.0, model=HEAVY), 0.0), (job("b", work=50.0, model=HEAVY), 10.0)]).jobs
 
     assert [row.end_s for row in rows] == pytest.approx([200.0, 150.0], abs=1e-3)
+
+
+@pytest.mark.parametrize(("policy", "end_s"), [(SHARES, 1566.7), (SHARES + ",elastic=false", 4000.0)])
+def test_elastic_job_grows_while_no_job_waits(policy: str, end_s: float) -> None:
+    """Alone for 300 s, it grows to three devices; a gang gets two of them at once, and they stay free for 300 s."""
+    wide = replace(job("wide", work=4000.0, model=WIDE), elastic=Elastic(min_tasks=1, max_tasks=3))
+    gang = job("gang", workers=2, work=100.0, model=WIDE)
+
+    rows = history_of([(wide, 0.0), (gang, 1000.0)], policy, gpus=3).jobs
+
+    assert [row.end_s for row in rows] == pytest.approx([end_s, 1050.0], abs=0.1)
 
 
 @st.composite

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,7 @@ from rota.drivers.kubernetes.objects.controller_sizes import ask_size
 from rota.drivers.kubernetes.objects.gang_jobs import job_id
 from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PLACEMENT
 from rota.drivers.kubernetes.objects.pods import PodPhase
+from rota.drivers.kubernetes.objects.progress_annotations import fractions
 from rota.drivers.kubernetes.objects.reading import name_of, read_pod, uid_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.store import clock
@@ -261,6 +262,10 @@ class KubernetesDriver:
         """Stop working; the pods continue to run."""
         self._context.sink = None
         await self._work.close()
+
+    async def fractions_done(self, job_ids: Iterable[JobId]) -> dict[JobId, float]:
+        """Return the fractions of their steps that running jobs have done, of those whose pods state it."""
+        return fractions(self.gang_index.by_job, job_ids)
 
     # -- orders ----------------------------------------------------------------------------------
 

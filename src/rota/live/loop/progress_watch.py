@@ -1,14 +1,14 @@
 """Progress that running jobs report of their own accord, passed on to the engine and so to the journal and the policy.
 
-A task writes its step, and how many steps there are, to the job's folder. The manager reads these files from time to
-time, and tells the engine when the fraction has grown enough. Jobs that do not say how many steps there are, are left
-alone.
+A task of this machine writes its step, and how many steps there are, to the job's folder; a pod has an annotation.
+The manager reads these from time to time, and tells the engine when the fraction has grown enough. Jobs that do not say
+how many steps there are, are left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from rota.core.messages.events import Event, SpeedChanged
@@ -24,12 +24,16 @@ LEAST_GROWTH = 0.05
 """A report is passed on when the fraction done has changed by this much, so that journals stay short."""
 
 
-async def watch_progress(state: State, home: Path, answer: Callable[[Event], None], every_s: float = EVERY_S) -> None:
+Reader = Callable[[list[JobId]], Awaitable[dict[JobId, float]]]
+"""Returns the fraction of its steps that each job says it has done, of those that say how many there are."""
+
+
+async def watch_progress(state: State, read: Reader, answer: Callable[[Event], None], every_s: float = EVERY_S) -> None:
     """Pass on what running jobs report, until cancelled."""
     while True:
         await asyncio.sleep(every_s)
         running = [live for live in state.jobs.values() if _is_asked(live)]
-        found = await asyncio.to_thread(_fractions, home, [live.job.id for live in running])
+        found = await read([live.job.id for live in running])
         for event in news(running, found, clock.now_s()):
             answer(event)
 
@@ -51,8 +55,17 @@ def _is_asked(live: LiveJob) -> bool:
     return live.state is JobState.RUNNING and live.is_settled and not live.is_leaving and bool(live.rate)
 
 
+def from_files(home: Path) -> Reader:
+    """Return a reader of the files in the folders of jobs."""
+
+    async def read(job_ids: list[JobId]) -> dict[JobId, float]:
+        return await asyncio.to_thread(_fractions, home, job_ids)
+
+    return read
+
+
 def _fractions(home: Path, job_ids: list[JobId]) -> dict[JobId, float]:
-    """Return the fraction of its steps that each job says it has done, of those that say how many there are."""
+    """Return the fractions done by the files."""
     found = {}
     for job_id in job_ids:
         said = progress(home, job_id)

@@ -235,3 +235,12 @@ def _probe(live: LiveJob, job: Job) -> LiveJob:
     probe = LiveJob(job, live.seq, live.submitted_s, live.nominal_rate)
     probe.since_s = live.since_s
     return probe
+
+
+def room_milli(jobs: Sequence[LiveJob], draft: Draft) -> int:
+    """Return the thousandths of their devices that a group holds or that are free."""
+    left = WHOLE
+    for slot in jobs[0].placement or ():
+        shares = draft.inventory.nodes[slot.node].shares
+        left = min([left, *(shares.get(device, (0, 0))[0] for device in device_indexes(slot.devices))])
+    return min(left + sum(live.placement[0].milli for live in jobs if live.placement), WHOLE)

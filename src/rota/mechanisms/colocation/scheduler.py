@@ -14,18 +14,13 @@ from rota.core.engine.draft import Draft
 from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.errors import PlanRefused
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import WHOLE, DeviceType, JobState
-from rota.core.model.placement import Placement, device_indexes, meet
+from rota.core.model.job import DeviceType, JobState
+from rota.core.model.placement import Placement, meet
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.colocation.fractional import can_resize
-from rota.mechanisms.colocation.groups import (
-    DeviceGroups,
-    DeviceSet,
-    follow,
-    on_devices_of,
-    with_fraction,
-)
+from rota.mechanisms.colocation.fractional import can_resize, room_milli
+from rota.mechanisms.colocation.groups import DeviceGroups, DeviceSet, follow, on_devices_of, with_fraction
+from rota.mechanisms.colocation.growth import Growth
 from rota.mechanisms.colocation.refusal_cache import RefusalCache
 from rota.mechanisms.colocation.regroup import regroup
 from rota.mechanisms.colocation.rule import ColocationRule
@@ -34,10 +29,12 @@ from rota.mechanisms.colocation.rule import ColocationRule
 class ColocationScheduler:
     """Policy made of a co-location rule."""
 
-    def __init__(self, rule: ColocationRule, allocator: Allocator, *, name: str) -> None:
+    def __init__(self, rule: ColocationRule, allocator: Allocator, *, name: str, growth: Growth | None = None) -> None:
         self._rule = rule
         self._allocator = allocator
         self._name = name
+        self._growth = growth
+        """How elastic jobs grow while no job waits; None: they keep the size that they ask for."""
         self._reset()
 
     def _reset(self) -> None:
@@ -61,7 +58,8 @@ class ColocationScheduler:
     @property
     def memory(self) -> Any:
         """The rule's memory and the time of the next regrouping."""
-        due = {"regroup_s": self._regroup_s} if self._regroup_s > -math.inf else {}
+        due: dict[str, float | None] = {"regroup_s": self._regroup_s} if self._regroup_s > -math.inf else {}
+        due |= {} if self._growth is None else {"idle_s": self._growth.idle_since_s}
         return {"policy": self._name, "rule": self._rule.memory, **due}
 
     # -- events from the engine ------------------------------------------------------------------
@@ -77,6 +75,8 @@ class ColocationScheduler:
         if isinstance(state.memory, dict) and state.memory.get("policy") == self._name:
             self._rule.recall(state.memory["rule"], {live.seq: live for live in state.jobs.values()})
             self._regroup_s = state.memory.get("regroup_s", -math.inf)
+            if self._growth is not None:
+                self._growth.idle_since_s = state.memory.get("idle_s")
         self._observe(self._holders)
         if self._waiting or self._stale:
             self.wakeup_s = state.now_s
@@ -137,6 +137,9 @@ class ColocationScheduler:
         if self._waiting and draft.now_s >= self._regroup_s and self._rule.regroup_s < math.inf:
             self._regroup(draft)
         self._place_waiting(draft)
+        if self._growth is not None:
+            waits = any(live.placement is None for live in self._waiting)
+            self._growth.resize(draft, list(self._holders), jobs_wait=waits)
         for live in draft.touched:
             self._waiting.pop(live, None)
             self._index(live)
@@ -146,6 +149,8 @@ class ColocationScheduler:
             self._refusals.clear()
         self._stale = {devices: None for devices in self._stale if not self._is_in_transition(devices)}
         self.wakeup_s = draft.now_s if self._stale else self._next_plan_s(draft.now_s)
+        if self._growth is not None:
+            self.wakeup_s = min(self.wakeup_s, self._growth.due_s)
 
     def _place_waiting(self, draft: Draft) -> None:
         """Serve waiting jobs in the rule's order, one failure per class of equivalent jobs."""
@@ -284,7 +289,7 @@ class ColocationScheduler:
     def _colocate(self, draft: Draft, live: LiveJob, hosts: list[LiveJob], there: Placement) -> bool:
         """Resize the hosts and assign a job the rest of their devices; return whether the draft allows it."""
         mark = draft.mark()
-        *of_hosts, own = self._rule.fractions([*hosts, live], draft.now_s, _room_milli(hosts, draft), self._groups)
+        *of_hosts, own = self._rule.fractions([*hosts, live], draft.now_s, room_milli(hosts, draft), self._groups)
         *memory_of_hosts, memory = self._rule.memory_fractions([*hosts, live], _memory_bytes(there, draft))
         try:
             self._apply(draft, hosts, of_hosts, memory_of_hosts)
@@ -302,7 +307,7 @@ class ColocationScheduler:
         try:
             if jobs and all(self._rule.is_shareable(live.job) for live in jobs):
                 memory = self._rule.memory_fractions(jobs, _memory_bytes(jobs[0].placement or (), draft))
-                fractions = self._rule.fractions(jobs, draft.now_s, _room_milli(jobs, draft), self._groups)
+                fractions = self._rule.fractions(jobs, draft.now_s, room_milli(jobs, draft), self._groups)
                 self._apply(draft, jobs, fractions, memory)
                 return
             for live in jobs:
@@ -380,15 +385,6 @@ class ColocationScheduler:
 
 def _device_type(placement: Placement, draft: Draft) -> DeviceType:
     return draft.inventory.nodes[placement[0].node].node.device_type
-
-
-def _room_milli(jobs: Sequence[LiveJob], draft: Draft) -> int:
-    """Return the thousandths of their devices that a group holds or that are free."""
-    left = WHOLE
-    for slot in jobs[0].placement or ():
-        shares = draft.inventory.nodes[slot.node].shares
-        left = min([left, *(shares.get(device, (0, 0))[0] for device in device_indexes(slot.devices))])
-    return min(left + sum(live.placement[0].milli for live in jobs if live.placement), WHOLE)
 
 
 def _memory_bytes(placement: Placement, draft: Draft) -> int | None:

@@ -17,6 +17,7 @@ from rota.core.messages.decisions import DecisionKind
 from rota.core.messages.reasons import Reason
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
+from rota.mechanisms.colocation.growth import Growth
 from rota.mechanisms.colocation.scheduler import ColocationScheduler
 from rota.mechanisms.declare import PREEMPTS, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.elastic.scheduler import ElasticScheduler
@@ -34,6 +35,8 @@ SHARED = "rota, with sharing"
 """The policy's name in its memory where jobs share devices."""
 FIRST_WAIT_S = 600.0
 """How long a gang that has not run waits for as few nodes as possible, where spreading has a price."""
+GROW_AFTER_S = 300.0
+"""With `sharing`, how long no job has waited before elastic jobs grow."""
 _CONSTANT = math.nextafter(1.0, 2.0)
 """Growth of the guard's minimum run time: none, since jobs keep their levels."""
 
@@ -52,7 +55,10 @@ class LevelPolicy:
         self._sized = ElasticScheduler(
             LevelSizes(self._order, params, knowledge), allocator, name=SIZED, speed=knowledge.speed
         )
-        self._shared = ColocationScheduler(LevelSharing(self._order, knowledge.speed), allocator, name=SHARED)
+        growth = Growth(GROW_AFTER_S) if params.elastic else None
+        self._shared = ColocationScheduler(
+            LevelSharing(self._order, knowledge.speed), allocator, name=SHARED, growth=growth
+        )
         shares = params.sharing and knowledge.speed.knows_pairs and not allocator.has_guarantees
         self._may_size = not allocator.has_guarantees and not shares
         self._usual: ListScheduler | ColocationScheduler = self._shared if shares else self._list

@@ -1,7 +1,7 @@
 """Fairness between the users of a tenant over time: a user who had more than an equal share comes later.
 
 Service is charged to the user of a job by the level at which the job had it, and fades by half in every half-life. A
-user is entitled to the mean of what those users of its tenant had who have jobs now. What its jobs had up to some level
+user is entitled to the mean of what the users of its tenant had that have jobs now. What its jobs had up to some level
 beyond that puts it ahead at this level: its jobs of the level then rank as if each had had a part of it. So a user
 that floods a level, or splits a long job, is behind the others, while a long job in the past holds up no short one.
 """
@@ -117,7 +117,7 @@ class UserStandings:
         return any(len(users) > 1 for users in self._jobs.values())
 
     def _compare(self, users: dict[str, dict[LiveJob, float]], found: dict[str, list[int]], now_s: float) -> None:
-        """Find the users of a tenant who are ahead, and the ranks that follow."""
+        """Find the users of a tenant that are ahead, and the ranks that follow."""
         had = {user: self._charge(user, jobs, now_s) for user, jobs in users.items()}
         total = {user: math.fsum(service[:-1]) for user, service in had.items()}
         mean = math.fsum(total.values()) / len(total)

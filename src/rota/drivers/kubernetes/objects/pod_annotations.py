@@ -49,6 +49,8 @@ LINK_VARIABLES = {
     "ROTA_PERIOD_S": PREFIX + "period",
 }
 """The environment variables of a job on a known network, and the annotations that they come from."""
+PROGRESS = PREFIX + "progress"
+"""The fraction of its steps that a running job has done, as `0.4` or `400/1000`; written by the job."""
 QUEUE = PREFIX + "queue"
 """The label of a pod that names a Queue of its namespace."""
 KNOWN = tuple(
@@ -58,7 +60,7 @@ KNOWN = tuple(
         *("exclusive", "time-limit", "estimate", "checkpoint", "model", "pinned-cell", "lazy-preemption", "pod-group"),
         *("queue", "name", "user", "devices", "seat", "size", "placement", "id", "late", "held-tasks", "submitted"),
         *("plan", "plan-arguments", "torchrun", "gpu-fraction", "topology-required", "topology-preferred"),
-        *("interface", "adapters", "cross-nic", "shift", "period"),
+        *("interface", "adapters", "cross-nic", "shift", "period", "progress"),
     )
 )
 """Annotations and labels of pods that have a meaning; others with Rota's prefix are misspelt or of a later version."""
