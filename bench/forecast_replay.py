@@ -85,6 +85,8 @@ class Replay:
     knows_durations: bool = False
     knows_arrivals: bool = False
     knows_process: bool = False
+    knows_end: bool = True
+    """Whether it is part of the known process how many jobs are to come."""
     forecast_s: list[float] = field(default_factory=list)
     """How long each forecast took."""
 

@@ -13,7 +13,8 @@ usage: bench/truth.py [--out DIR] [--rows N,N] [--jobs N] [--past N] [--after N]
        bench/truth.py --kubernetes [--out DIR]   hollow nodes of a real API server
        bench/truth.py --traces [--out DIR]       public traces of $ROTA_DATA, replayed in the simulator as if live
        bench/truth.py --floor [--out DIR]        the jobs of the live rows in the simulator, with assumptions known
-       bench/truth.py --page [--out DIR]         write the tables of docs/explain/truth.md from the results
+       bench/truth.py --page [--out DIR]         write the tables of docs/explain/truth.md from the results; several
+                                                 files of a kind, floor-1.json and floor-2.json, are put together
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ HOT = (
     "mechanisms/ordering/index",
     "mechanisms/ordering/list_scheduler",
     "mechanisms/ordering/lanes",
+    "mechanisms/ordering/named_victims",
     "mechanisms/ordering/needs",
     "mechanisms/ordering/node_plan",
     "mechanisms/ordering/node_yields",

@@ -41,7 +41,7 @@ POLICIES = ("fifo", "fifo:backfill=true", "las")
 WINDOW = 250
 TRACES = (
     ("Philly", "philly/philly.csv", tuple(range(5_000, 80_000, 9_000)), 2),
-    ("Philly by Tiresias", "tiresias/philly10000_tiresias.csv", tuple(range(800, 9_800, 900)), 2),
+    ("Philly by Tiresias", "tiresias/philly10000_tiresias.csv", tuple(range(800, 9_800, 900)), 1),
     ("Blox", "blox/blox_synth_1000.csv", (150, 400, 650), 1),
 )
 """Name, file, how many jobs are before each window, and each how many-th job of it is forecast.
@@ -52,6 +52,8 @@ SCARCITY = 0.9
 """Devices of a cluster relative to what the jobs of its window would use on average if none had to wait."""
 PER_NODE = 8
 PAST, MEASURED, AFTER = 32, 64, 24
+ENDLESS = 400
+"""Jobs to come where it is not known how many."""
 LIVE_COSTS = Costs(load_s=0.02, checkpoint_s=0.06, resize_s=0.15, checkpoint_interval_s=math.inf)
 """What starts, stops and resizes cost live, roughly."""
 
@@ -70,7 +72,7 @@ class Known(Replay):
                 engine.state.now_s,
                 like=first,
                 is_declared=first.estimate_s is not None,
-                left=len(self.submissions) - arrived,
+                left=len(self.submissions) - arrived if self.knows_end else ENDLESS,
             )
             found = replace(found, times=TrueTimes(), arrivals=arrivals)
         if self.knows_durations:
@@ -136,6 +138,8 @@ class Variant:
     arrivals: bool = False
     process: bool = False
     """Whether the distributions from which the jobs are drawn are known, but not what is drawn."""
+    end: bool = True
+    """Whether it is part of that how many jobs are to come."""
 
 
 VARIANTS = (
@@ -143,6 +147,7 @@ VARIANTS = (
     Variant(name="run times known", durations=True),
     Variant(name="arrivals known", arrivals=True),
     Variant(name="the random process known", process=True),
+    Variant(name="the process known but for its end", process=True, end=False),
     Variant(name="both known", durations=True, arrivals=True),
 )
 
@@ -185,6 +190,7 @@ def _single(each: Scored) -> Json:
         "job": each.job_id,
         "made_s": each.submit_s,
         "started_s": each.start_s,
+        "waited_s": each.wait_s,
         "median_s": None if span is None else span.median_s,
         "low_s": None if span is None else span.low_s,
         "high_s": None if span is None else span.high_s,
@@ -335,6 +341,7 @@ def _replayed(policy: str, source: str, variant: Variant, seed: int, runs: int) 
         knows_durations=variant.durations,
         knows_arrivals=variant.arrivals,
         knows_process=variant.process,
+        knows_end=variant.end,
     )
     return list(replay.scores())
 

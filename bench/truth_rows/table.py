@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+from rota.live.truth.scores import percentile
+
 Json = dict[str, Any]
 HEAD = (
     "policy",
@@ -131,15 +133,39 @@ def _cell(row: Json, name: str) -> str:
     return f"`{value}`" if isinstance(value, str) and ":" in value else str(value)
 
 
+def together(rows: Sequence[Json], columns: Sequence[str]) -> list[Json]:
+    """Return one row for those that differ in their workloads only, as if they had been one replay."""
+    groups: dict[tuple[Any, ...], list[Json]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in columns[:3]), []).append(row)
+    return [_sum(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def _sum(rows: Sequence[Json]) -> Json:
+    singles = [each for row in rows for each in row["singles"]]
+    errors = [
+        math.inf if each["median_s"] is None else abs(each["median_s"] - each["started_s"]) / each["waited_s"]
+        for each in singles
+    ]
+    found = {"forecasts": len(singles), "median_error": percentile(errors, 0.5), "p90_error": percentile(errors, 0.9)}
+    for name in ("coverage", "calibrated"):
+        found[name] = math.fsum(row["forecasts"] * (row[name] or 0.0) for row in rows) / max(len(singles), 1)
+    return {**rows[0], **found}
+
+
 def write_page(out: Path, page: Path) -> None:
-    """Replace the tables of the page by those of the results that there are."""
+    """Replace the tables of the page by those of the results that there are.
+
+    Replays may be in several files, such as `floor-1.json` and `floor-2.json`, of different workloads.
+    """
     text = page.read_text(encoding="utf-8")
     for name in (*NAMES, *REPLAYED):
-        file = out / f"{name}.json"
+        files = sorted(out.glob(f"{name}*.json"))
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-        if file.exists() and begin in text:
-            rows = json.loads(file.read_text(encoding="utf-8"))
+        if files and begin in text:
+            rows = [row for file in files for row in json.loads(file.read_text(encoding="utf-8"))]
             head, _, rest = text.partition(begin)
-            table = replayed_markdown(rows, REPLAYED[name]) if name in REPLAYED else markdown(rows)
+            columns = REPLAYED.get(name)
+            table = markdown(rows) if columns is None else replayed_markdown(together(rows, columns), columns)
             text = f"{head}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
     page.write_text(text, encoding="utf-8")

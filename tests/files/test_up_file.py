@@ -38,7 +38,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-ONLY_IN_FILES = {"limits", "gpu", "health", "containers", "idle_sessions", "notifications", "alerts"}
+ONLY_IN_FILES = {"limits", "gpu", "health", "containers", "idle_sessions", "notifications", "alerts", "data_cache"}
 """Fields that are mappings, without an option of their own."""
 
 

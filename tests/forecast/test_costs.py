@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from builders import job
-from rota.core.model.job import Checkpoint
-from rota.forecast.costs import CostLearner, LearnedCosts, restart_cost_s
+from rota.core.model.job import Checkpoint, JobId
+from rota.forecast.costs import CostLearner, LearnedCosts, OrderTimes, restart_cost_s
 from rota.forecast.past import PastRun
 
 
@@ -85,3 +85,42 @@ def test_long_jobs_that_are_stopped_more_often_do_not_make_restarts_dear() -> No
     found = restart_cost_s([*short, *unstopped, *dear], {f"l{at}": 100.0 for at in range(5)})
     assert found is not None
     assert 80.0 < found <= 100.0
+
+
+def test_starts_and_stops_are_drawn_from_those_seen() -> None:
+    learner = CostLearner()
+    assert learner.order_times() is None
+    for at, took_s in enumerate((4.0, 1.0, 3.0, 2.0)):
+        learner.take(step(100.0 * at, orders=(("start", f"j{at}"),)))
+        learner.take(step(100.0 * at + took_s, ("started", f"j{at}"), orders=(("stop", f"j{at}"),)))
+        learner.take(step(100.0 * at + 2 * took_s, ("stopped", f"j{at}")))
+    times = learner.order_times()
+    assert times == OrderTimes(starts_s=(1.0, 2.0, 3.0, 4.0), stops_s=(1.0, 2.0, 3.0, 4.0))
+
+    drawn = [times.draw(run, JobId("a")) for run in range(400)]
+
+    first = sorted(each.starts_s[0] for each in drawn)
+    assert 1.0 <= first[0] < 1.1
+    assert 2.3 < first[200] < 2.7
+    assert 3.9 < first[-1] <= 4.0
+    assert all(each.starts_s[0] != each.stops_s[0] for each in drawn)
+    assert times.draw(7, JobId("a")) == drawn[7], "a forecast that differs in one thing draws the same"
+
+
+def test_order_that_is_under_way_takes_longer_than_it_has_taken() -> None:
+    times = OrderTimes(starts_s=(1.0, 2.0, 8.0), stops_s=(5.0,))
+
+    drawn = [times.draw(run, JobId("a"), 4.0) for run in range(50)]
+
+    assert {each.starts_s[0] for each in drawn} == {8.0}
+    assert min(each.starts_s[1] for each in drawn) < 2.0, "only the one under way"
+    assert {each.stops_s[0] for each in drawn} == {5.0}
+    assert {times.draw(run, JobId("a"), 9.0).stops_s[0] for run in range(50)} == {14.0}, "from now on as usual"
+
+
+def test_stop_that_is_under_way_is_known_with_its_time() -> None:
+    learner = CostLearner()
+    learner.take(step(3.0, orders=(("stop", "a"), ("stop", "b"), ("start", "c"))))
+    learner.take(step(4.0, ("stopped", "a")))
+
+    assert learner.stops_under_way() == {"b": 3.0}

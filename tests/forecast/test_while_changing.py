@@ -17,11 +17,15 @@ from rota.core.messages.events import (
     JobHeld,
     JobReleased,
     JobRequeued,
+    NodeBack,
     NodeDrained,
+    NodeLost,
+    NodeReserved,
     NodeUndrained,
     TimerFired,
 )
 from rota.core.model.job import Checkpoint, Elastic, Job, JobId, JobState, NodeId, Role
+from rota.core.model.labels import RESERVED, Taint
 from rota.core.state.job_record import LiveJob
 from rota.core.state.phases import Phase
 from rota.core.state.state import State
@@ -34,6 +38,10 @@ from rota.forecast.value import Forecast, NoForecast
 from rota.traces.workload import Submission
 
 POLICIES = ("fifo:backfill=true", "priority", "las:thresholds=20/80", "afs-p:evict_s=20", "gandiva")
+EVERY_POLICY = [
+    pytest.param(each, marks=() if each in ("rota", "antman", "themis", "e-las") else pytest.mark.long)
+    for each in (*at_once(), *in_rounds())
+]
 PAST = [PastRun(job=job(f"p{at}", name="train", user="ann"), submit_s=at, work_s=30.0 + at) for at in range(8)]
 ASSUMED = Assumptions(times=RunTimes(PAST))
 STEPS = 14
@@ -52,6 +60,8 @@ class Disturbed:
         self.world = World(self.setting.cluster, self.setting.speed, self.setting.costs)
         self.now_s = 0.0
         self.jobs = 0
+        self.in_rounds = policy in in_rounds()
+        self.lost: set[NodeId] = set()
 
     def disturb(self) -> None:
         """Let some time pass, and something happen; carry out a part of the orders."""
@@ -67,26 +77,41 @@ class Disturbed:
     def _interventions(self) -> list[Event]:
         open_jobs = [live for live in self.engine.state.jobs.values() if not live.state.is_final]
         kind = self.chance.choice(
-            ("arrive", "arrive", "arrive", "cancel", "hold", "release", "requeue", "drain", "back")
+            ("arrive", "arrive", "arrive", "cancel", "hold", "release", "requeue", "drain", "back", "lose", "reserve")
         )
-        if kind == "drain" or kind == "back":
-            node_id = NodeId(self.chance.choice(NODES))
-            return [NodeDrained(node_id) if kind == "drain" else NodeUndrained(node_id)]
+        if kind in ("drain", "back", "lose", "reserve"):
+            return self._of_node(kind, NodeId(self.chance.choice(NODES)))
         if kind == "arrive" or not open_jobs:
             return [self._arrival() for _ in range(self.chance.randint(1, 3))]
         return _asked(kind, self.chance.choice(open_jobs))
 
+    def _of_node(self, kind: str, node_id: NodeId) -> list[Event]:
+        if kind == "lose" and node_id not in self.lost:
+            self.lost.add(node_id)
+            lost = NodeLost(node_id)
+            return [lost, *self.world.lose(lost, self.now_s)]
+        if node_id in self.lost:
+            self.lost.discard(node_id)
+            return [NodeBack(node_id)]
+        if kind == "reserve":
+            is_open = self.chance.random() < 0.5
+            return [NodeReserved(node_id, () if is_open else (Taint(RESERVED, "course"),))]
+        return [NodeDrained(node_id) if kind == "drain" else NodeUndrained(node_id)]
+
     def _arrival(self) -> JobArrived:
         self.jobs += 1
         tasks = self.chance.choice((1, 1, 2, 4, 8))
+        earlier = [JobId(f"j{self.jobs - 1}")] if self.jobs > 1 and not self.in_rounds else []
+        is_part = tasks == 1 and not self.in_rounds and self.chance.random() < 0.3
         work_s = self.chance.uniform(5.0, 120.0)
         made: Job = job(
             f"j{self.jobs}",
             name="train",
             user="ann",
-            roles=(Role(count=tasks),),
+            roles=(Role(count=tasks, device_milli=300 if is_part else 1000),),
+            depends_on=tuple(earlier) if self.chance.random() < 0.15 else (),
             priority=self.chance.choice((0, 0, 5)),
-            elastic=Elastic(min_tasks=1, max_tasks=tasks) if self.chance.random() < 0.4 else None,
+            elastic=Elastic(min_tasks=1, max_tasks=tasks) if not is_part and self.chance.random() < 0.4 else None,
             checkpoint=Checkpoint(interval_s=self.chance.choice((0.0, math.inf))),
             estimate_s=self.chance.choice((None, work_s)),
         )
@@ -117,6 +142,17 @@ def _asked(kind: str, live: LiveJob) -> list[Event]:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(each, marks=pytest.mark.long) for each in range(3, 60))])
 def test_forecast_is_never_missing_without_a_reason(policy: str, seed: int) -> None:
+    never_missing(policy, seed)
+
+
+@pytest.mark.parametrize("policy", EVERY_POLICY)
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_forecast_under_every_policy_is_never_missing_without_a_reason(policy: str, seed: int) -> None:
+    never_missing(policy, seed)
+
+
+def never_missing(policy: str, seed: int) -> None:
+    """Disturb a cluster; each forecast has a start and an end, or says why not, and neither is in the past."""
     disturbed = Disturbed(policy, seed)
     for step in range(STEPS):
         disturbed.disturb()

@@ -30,6 +30,7 @@ from rota.live.intake.audit_entry import Asker
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry, StepRecorder
 from rota.live.loop.record import Record
+from rota.live.reservations import enforcement
 from rota.live.reservations import keeper as keeper_module
 from rota.live.reservations.keeper import ReservationKeeper
 from rota.live.reservations.reservation import (
@@ -247,7 +248,7 @@ def test_a_job_with_a_time_limit_loses_its_chance_when_it_could_no_longer_end_be
         await hall.arrive(job("limited", time_limit_s=HOUR_S / 2))
         await hall.arrive(job("late", time_limit_s=HOUR_S / 2))
         latest_s = NOW_S + HOUR_S / 2 - START_S - GRACE_S
-        assert hall.keeper._due_s <= NOW_S + keeper_module.MOST_S
+        assert hall.keeper._due_s <= NOW_S + enforcement.MOST_S
         await hall.at(latest_s - 1)
         assert hall.keeper._due_s == latest_s
         await hall.end("1")

@@ -104,7 +104,7 @@ def test_guessed_work_exceeds_what_is_known_and_is_that_of_like_jobs() -> None:
     young = Submission(job=job("young", name="train", work=0.0), submit_s=0.0)
     old = Submission(job=job("old", name="train", work=400.0), submit_s=0.0)
 
-    found = {each.job.id: each.target for each in with_guessed_work(ended, [young, old])}
+    found = {str(each.job.id): each.target for each in with_guessed_work(ended, [young, old])}
 
     assert found["old"] > 400.0
     assert 80.0 < found["young"] < 150.0

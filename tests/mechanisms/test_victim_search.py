@@ -43,14 +43,16 @@ def _full(seed: int) -> tuple[Draft, Holders, list[Entry], LiveJob]:
     return draft, holders, entries, LiveJob(Job(id=JobId("wanted"), roles=(wanted,)), 99, 0.0, 1.0)
 
 
-def _search(seed: int, *, looks: bool) -> tuple[bool, list[JobId], object, list[JobId], list[JobId]]:
+def _search(
+    seed: int, *, looks: bool, names: bool = False
+) -> tuple[bool, list[JobId], object, list[JobId], list[JobId]]:
     draft, holders, entries, live = _full(seed)
     draft.touched.clear()
     if not isinstance(draft.offer(live), Reason):  # the scheduler looks for victims only after an offer in vain
         return False, [], (), [], []
     room = RoomCheck(Need(live.job.roles[0]), holders, draft.inventory) if looks else None
     missing = draft.allocator.shortage.milli(live, draft.inventory)
-    search = VictimSearch(draft, live, iter(entries), room)
+    search = VictimSearch(draft, live, iter(entries), room, may_name=names)
 
     found = search.run(missing)
 
@@ -68,6 +70,18 @@ def test_looking_at_nodes_changes_nothing_about_what_is_found() -> None:
         assert looked[1] == looked[3]
         found += looked[0]
     assert 50 < found < 150
+
+
+def test_victims_that_need_not_leave_are_named_and_keep_what_they_hold() -> None:
+    kept = 0
+    for seed in range(150):
+        found, victims, placement, released, touched = _search(seed, looks=True, names=True)
+        everyone = _search(seed, looks=True)
+
+        assert (found, victims, placement, touched) == (everyone[0], everyone[1], everyone[2], everyone[4])
+        assert set(released) <= set(victims)
+        kept += len(victims) - len(released)
+    assert kept > 100
 
 
 def test_the_fewest_jobs_leave() -> None:

@@ -33,6 +33,7 @@ from rota.live.intake.requests import NotFound
 from rota.live.intake.submission_limits import MOST_AT_ONCE, Pauses
 from rota.live.loop.record import SHOWN_STATES
 from rota.store import jobs as stored
+from rota.store.data.preparing import preparing
 from rota.store.run_folder import progress, usage
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
@@ -96,6 +97,7 @@ async def one(request: Request, caller: Caller, job_id: JobPath) -> Response:
     parts = service(request)
     row = await visible(parts, caller, job_id)
     answer = job_out(row, parts.control, whole=True, shows_env=caller.may_act_on(row.tenant, row.owner))
+    answer["reason"] = answer["reason"] or await asyncio.to_thread(_preparation, parts, row)
     answer["progress"] = await asyncio.to_thread(progress, parts.home, JobId(row.id))
     answer["usage"] = await asyncio.to_thread(usage, parts.home, JobId(row.id), row.attempt)
     tag = f'"{row.version}"'
@@ -112,8 +114,10 @@ async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
     reason = held_reason(reason_out(parts.control.explain(JobId(job_id))), row.message)
     if reason is not None:
         reason["sentence"] += host_memory_note(JobId(job_id), parts.control)
+    else:
+        reason = await asyncio.to_thread(_preparation, parts, row)
     found = await parts.requests.foresee(JobId(job_id), caller.name)
-    asks_for_nodes = reason is not None and found.reason is not NoForecast.COMPUTING
+    asks_for_nodes = reason is not None and row.state != "starting" and found.reason is not NoForecast.COMPUTING
     demand = await parts.more_nodes(JobId(job_id)) if asks_for_nodes and parts.more_nodes is not None else []
     answer = {"state": row.state, "reason": reason, "expected": forecast_out(found)}
     verdicts = await asyncio.to_thread(verdicts_of, parts.home, job_id)
@@ -171,6 +175,14 @@ def _end_now(parts: Service, action: str) -> Callable[[JobId], None]:
     if parts.end_now is None:
         raise RotaError("force: pods are ended by Kubernetes; use kubectl delete pod --grace-period=0 --force")
     return parts.end_now
+
+
+def _preparation(parts: Service, row: Any) -> dict[str, Any] | None:
+    """Return what a job that has its devices is made ready by, in the form of a reason."""
+    said = preparing(parts.home, JobId(row.id), row.attempt) if row.state == "starting" else ""
+    if not said:
+        return None
+    return {"code": "preparing", "sentence": said, "need_gpus": 0.0, "free_gpus": 0.0, "job": None, "until": None}
 
 
 class ActionsIn(BaseModel):

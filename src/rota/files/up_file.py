@@ -258,6 +258,7 @@ class UpFile(FileModel):
     health: HealthPart = HealthPart()
     containers: ContainersPart = ContainersPart()
     idle_sessions: IdleSessionsPart = IdleSessionsPart()
+    data_cache: Annotated[Bytes, Field(ge=1 << 20)] = 64 << 30
     notifications: NotificationsPart = NotificationsPart()
     alerts: AlertsPart = AlertsPart()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota.core.engine.engine import Engine
@@ -13,7 +13,7 @@ from rota.core.messages.events import Event, TimerFired
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId, JobState
 from rota.drivers.simulator.adopt import Delays, Targets, adopt, as_usual
-from rota.drivers.simulator.run import ENDLESS, MomentClock
+from rota.drivers.simulator.run import ENDLESS, MomentClock, OutsideChanges
 from rota.drivers.simulator.world import World
 from rota.network.load import NetworkLoad
 from rota.network.model import NetworkModel
@@ -61,6 +61,8 @@ class AssumedFuture:
     """Whether running jobs go on at the assumed speeds, and not at those recorded."""
     network: NetworkModel | None = None
     """The links that jobs wait for; None: none."""
+    changes: Callable[[Engine], OutsideChanges] | None = None
+    """Makes what changes nodes and jobs at set times; None: nothing does."""
     stops_s: Mapping[JobId, float] = field(default_factory=dict)
     """When stops that are under way were ordered."""
     delays: Delays = as_usual
@@ -100,7 +102,8 @@ class _ForwardRun:
             stops_s=future.stops_s,
             delays=future.delays,
         )
-        self._clock = MomentClock(engine, self._world, future.arrivals, iter(()))
+        changes = None if future.changes is None else future.changes(engine)
+        self._clock = MomentClock(engine, self._world, future.arrivals, iter(()), changes)
         own = future.delays(job_id, 0.0)
         self._startup_s = 0.0 if own is None else own.start_s(0, future.costs.load_s)
         self._job_id = job_id
@@ -148,13 +151,13 @@ class _ForwardRun:
 
     def _settle(self, now_s: float, happened: Sequence[Event]) -> None:
         """Take one moment: events, and decisions until there are no more."""
-        engine = self._engine
-        decisions = engine.step(now_s, happened)
+        engine, clock = self._engine, self._clock
+        decisions = engine.step(now_s, clock.gated(now_s, happened))
         for _ in range(ENDLESS):
             if not decisions:
                 return
             self._note(decisions, now_s)
-            decisions = engine.step(now_s, self._world.carry_out(decisions, now_s))
+            decisions = engine.step(now_s, clock.gated(now_s, self._world.carry_out(decisions, now_s)))
 
     def _note(self, decisions: Sequence[Decision], now_s: float) -> None:
         """Count the waiting jobs that start, up to the job that is asked about."""

@@ -19,6 +19,7 @@ from rota.core.model.job import Job, JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.simulator.adopt import Delays
+from rota.drivers.simulator.run import OutsideChanges
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.costs import OrderTimes
 from rota.forecast.durations import KnownFrom, RunTimes
@@ -59,6 +60,8 @@ class Assumptions:
     command_of: Callable[[Job], str] = no_command
     sample: QueueSample = field(default_factory=QueueSample)
     """Which of many waiting jobs stand for all."""
+    changes: Callable[[Engine], OutsideChanges] | None = None
+    """Makes what changes nodes and jobs at set times in a run; None: nothing does."""
     true_work: Callable[[Job], float | None] | None = None
     """The true work of jobs, where known; None where not."""
 
@@ -168,6 +171,7 @@ def _future(number: int, state: State, assumed: Assumptions, most: int) -> Assum
         horizon_s=HORIZON_S,
         rerate=assumed.rerate,
         network=assumed.network,
+        changes=assumed.changes,
         stops_s=assumed.stops_s,
         delays=delays,
     )

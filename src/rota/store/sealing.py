@@ -44,6 +44,14 @@ class Sealer:
         """Return a job file with every secret decrypted; one that can't be stays sealed."""
         return _changed(spec, lambda value: self._unseal(value, job_id))
 
+    def seal_text(self, value: str, owner: str) -> str:
+        """Return a text encrypted, bound to what owns it."""
+        return self._seal(value, owner)
+
+    def unseal_text(self, value: str, owner: str) -> str:
+        """Return a text decrypted; one that can't be stays sealed."""
+        return self._unseal(value, owner)
+
     def _seal(self, value: str, job_id: str) -> str:
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._cipher.encrypt(nonce, value.encode(), job_id.encode())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from statistics import fmean
 
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import Job
+from rota.core.model.job import Job, JobId
 
 
 class Outcome(Enum):
@@ -87,3 +88,7 @@ class Workload:
     """
     contention_removed: bool = False
     """Whether the slowdown by neighbours was taken out of the work of a journal's jobs."""
+    began_s: float = 0.0
+    """The moment of the journal's own clock that is 0 here."""
+    time_limits: Mapping[JobId, float] = field(default_factory=dict)
+    """The time limits that a journal's jobs had; these run to their end."""

@@ -23,21 +23,37 @@ Caller = Annotated[Principal, Depends(principal)]
 DataPath = Annotated[Name, Path(description="The data set's name.")]
 
 
-class DataSetIn(BaseModel):
-    """A folder of the manager's machine, and the tenants that may use it; none means all."""
+Option = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}(\.[A-Za-z0-9_]{1,64}){0,3}$")]
+Value = Annotated[str, Field(max_length=8192)]
 
+
+class _DataSet(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    path: Annotated[str, Field(min_length=1, max_length=4096)]
+    path: Annotated[
+        str, Field(min_length=1, max_length=4096, description="A folder of the manager's machine, or a bucket's URL.")
+    ]
     read_only: bool = True
     tenants: Annotated[list[Name], Field(max_length=1000)] = []
     about: Annotated[str, Field(max_length=500)] = ""
+    options: Annotated[
+        dict[Option, Value], Field(max_length=50, description="What its URL is opened with, e.g. `endpoint_url`.")
+    ] = {}
 
 
-class DataSetOut(DataSetIn):
+class DataSetIn(_DataSet):
+    """A folder or bucket, and the tenants that may use it; none means all."""
+
+    secrets: Annotated[
+        dict[Option, Value], Field(max_length=50, description="Options that are kept encrypted and never shown.")
+    ] = {}
+
+
+class DataSetOut(_DataSet):
     """A data set."""
 
     name: str
+    secrets: Annotated[list[str], Field(description="The names of its secrets.")] = []
 
 
 @router.get("/data-sets", response_model=list[DataSetOut])

@@ -332,6 +332,7 @@ def _task_settings(settings: UpFile, home: Path, cluster: Cluster, umask: int) -
         accounts=_accounts(settings),
         confinement=_confinement(settings),
         containers=find_containers(settings.containers, maps_accounts=not _accounts(settings).is_empty),
+        data_cache_bytes=settings.data_cache,
         idle_sessions=IdleSessionLimit(after_s=settings.idle_sessions.after, warn_s=settings.idle_sessions.warn),
         umask=umask,
         task_env=settings.task_env or {},

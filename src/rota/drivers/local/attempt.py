@@ -76,6 +76,8 @@ class Attempt:
         """Why the engine ordered it to stop, if it did."""
         self.given_up = ""
         """Why the driver stops it by itself, if it does."""
+        self.is_hopeless = False
+        """Whether what it was given up for would be the same at another start."""
         self.ending = False
         self.concludes = False
         """Whether all of its tasks have ended and what is left of them is being removed."""

@@ -14,7 +14,6 @@ from dataclasses import replace
 from rota.core.engine.driver import ExitDetail
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Cause
-from rota.core.messages.events import Event
 from rota.core.model.cluster import Node
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
@@ -29,6 +28,7 @@ from rota.drivers.local.confinement.attempt_folders import (
     work_at_start,
 )
 from rota.drivers.local.confinement.private_folders import sweep_memory
+from rota.drivers.local.data.fetches import DataFetches
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.machine import MOST_GRACE_S
 from rota.drivers.local.notice_pipe import NoticePipe
@@ -48,10 +48,6 @@ FULL_S = 0.5
 """Between two tries to write to a disk that is full."""
 
 
-Answer = Callable[[Event, ExitDetail], None]
-"""Takes the driver's events."""
-
-
 class AttemptController:
     """All attempts that are under way."""
 
@@ -59,7 +55,7 @@ class AttemptController:
         self,
         nodes: Sequence[Node],
         settings: Settings,
-        answer: Answer,
+        answer: attempt_events.Answer,
         *,
         overlaps: bool = False,
         noticed: Callable[[Attempt], None] | None = None,
@@ -67,9 +63,8 @@ class AttemptController:
         self._nodes = nodes
         self._settings = settings
         self._answer = answer
-        self._overlaps = overlaps
+        self._overlaps, self._noticed = overlaps, noticed
         """Whether to report when a job only saves, so that its devices can be given to others."""
-        self._noticed = noticed
         self._attempts: dict[JobId, Attempt] = {}
         self._failures: dict[JobId, int] = {}
         self._by_token: dict[str, tuple[Attempt, TaskHandle]] = {}
@@ -81,6 +76,7 @@ class AttemptController:
         self._prefork = PreforkPool(self._loop.call_later, confined=settings.confinement.mounts)
         self._sliced, self._slots = SlicedWork(self._loop.call_later), StartSlots()
         self._side = SideThread(waits=settings.limits.waits)
+        self._fetches = DataFetches(settings.home, settings.data_cache_bytes)
         self._notices = NoticePipe(settings.pipe, self._loop, self._read_notices)
         self._has_settled = False
 
@@ -89,13 +85,20 @@ class AttemptController:
     def start(self, order: LaunchOrder, restore: Json | None = None) -> None:
         """Start the tasks of a job, or `restore` its only one from disk. A repeated call starts none of them twice."""
         attempt = self._attempt(order)
-        port = 0
         if restore is not None:  # answered as one that is resumed
             attempt.restore, attempt.work_s = restore, work_at_start(self._settings.home, order)
             attempt.announced = attempt.turned = True
+        if order.launch.data:
+            self._sliced.add(self._fetches.before(attempt, order, self._loop, self._start_prepared))
+        else:
+            self._start_prepared(attempt, order)
+
+    def _start_prepared(self, attempt: Attempt, order: LaunchOrder) -> None:
+        port = 0
         try:
-            prepare_attempt(attempt, order, self._settings)
-            port = rendezvous_port(self._settings.home, order)
+            if not (attempt.given_up or attempt.ending):
+                prepare_attempt(attempt, order, self._settings)
+                port = rendezvous_port(self._settings.home, order)
         except OSError as error:
             attempt.given_up = f"its folder can't be made: {error.strerror}"
         except RotaError as error:
@@ -192,6 +195,7 @@ class AttemptController:
         """Remove what is left of unknown tasks, after all jobs that should run were started or found."""
         self._has_settled = True
         self._settings.limits.sweep(list(self._by_token))
+        self._fetches.keep_only([(job_id, each.number) for job_id, each in self._attempts.items()])
         if self._settings.confinement.mounts:
             sweep_memory(self._settings.home, {(job_id, each.number) for job_id, each in self._attempts.items()})
 
@@ -330,8 +334,7 @@ class AttemptController:
                 await asyncio.sleep(FULL_S)
 
     def _do(self, work: Coroutine[None, None, None]) -> None:
-        running = self._loop.create_task(work)
-        self._busy.add(running)
+        self._busy.add(running := self._loop.create_task(work))
         running.add_done_callback(self._busy.discard)
 
     def _look(self, attempt: Attempt) -> None:
@@ -339,7 +342,10 @@ class AttemptController:
         if self._attempts.get(attempt.job.id) is not attempt:
             return
         if attempt.is_gang and attempt.all_ready and not attempt.ending:
-            self._open_barrier(attempt)
+            try:
+                attempt.open_barrier()
+            except OSError:  # the disk is full; there may be room soon
+                self._loop.call_later(FULL_S, self._look, attempt)
         if not attempt.announced and attempt.all_running:
             attempt.announced = True
             self._slicer.add(attempt.job.id, attempt.placement)
@@ -357,12 +363,6 @@ class AttemptController:
             self._conclude(attempt)
         elif not attempt.ending and attempt.is_decided():
             self._end(attempt, attempt.launch.grace_s)
-
-    def _open_barrier(self, attempt: Attempt) -> None:
-        try:
-            attempt.open_barrier()
-        except OSError:  # the disk is full; there may be room soon
-            self._loop.call_later(FULL_S, self._look, attempt)
 
     def _end(self, attempt: Attempt, grace_s: float) -> None:
         attempt.ending = True
@@ -388,7 +388,7 @@ class AttemptController:
             yield from self._side.run(self._settings.limits.removal(task.token))
             self._by_token.pop(task.token, None)  # only now: a sweep removes the cgroups of unknown tasks
             yield 0.0
-        if self._settings.confinement.mounts or attempt.launch.image is not None:
+        if self._settings.confinement.mounts or attempt.launch.image is not None or attempt.launch.data:
             self._do(asyncio.to_thread(remove_leftovers, self._settings, attempt))
         self._slicer.leave(job_id)
         del self._attempts[job_id]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rota.core.engine.driver import ExitDetail
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
@@ -22,6 +24,9 @@ from rota.core.messages.failures import pause_s
 from rota.drivers.local.attempt import Attempt, AttemptOutcome, Verdict
 from rota.drivers.local.failure import tries_again
 from rota.store import clock
+
+Answer = Callable[[Event, ExitDetail], None]
+"""Takes the driver's events."""
 
 
 def begun(attempt: Attempt) -> Event:
@@ -58,6 +63,8 @@ def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
         case Verdict.NEVER_STARTED:
             if attempt.ordered is not None:
                 return Stopped(job_id, attempt.work_s)
+            if attempt.is_hopeless:
+                return JobEnded(job_id, End.FAILED, attempt.work_s)
             if attempt.resizes:
                 return Interrupted(job_id, attempt.work_s, clock.now_s() + pause_s(1))
             return StartFailed(job_id, outcome.message, clock.now_s() + pause_s(1))

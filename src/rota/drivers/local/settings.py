@@ -66,6 +66,8 @@ class Settings:
     """How tasks are kept apart that run as other users than the manager."""
     containers: Containers = field(default_factory=Containers)
     """What runs tasks in containers."""
+    data_cache_bytes: int = 64 << 30
+    """What the cache of data sets from buckets may hold."""
     umask: int | None = None
     """The mode bits that files of tasks don't get where no account is mapped; None: as the manager."""
     task_env: Mapping[str, str] = field(default_factory=dict)

@@ -75,7 +75,8 @@ def adopt(
 
 def _run_of(live: LiveJob, state: State, run: JobRun) -> JobRun:
     """Bring a new run to where its job is."""
-    run.work = run.saved = run.metered = live.work
+    run.work = run.metered = live.work
+    run.saved = 0.0 if run.starts_over else live.work
     run.work_from_s = run.saved_s = live.work_from_s
     run.ever_ran = live.first_start_s is not None
     if live.phase in _RUNS:

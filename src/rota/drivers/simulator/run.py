@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from rota.core.engine.engine import Engine
 from rota.core.errors import BuiltInFault, RotaError
@@ -36,6 +37,20 @@ JOBS_NAMED = 5
 """Jobs that an error names."""
 HOPELESS = 20_000
 """Faults, repairs and wake-ups in a row that let no waiting job start, after which none is expected to."""
+
+
+class OutsideChanges(Protocol):
+    """What changes nodes and jobs at set times, beside the cluster itself: reservations."""
+
+    @property
+    def due_s(self) -> float:
+        """The next moment at which something changes by itself; infinite after the last."""
+
+    def gated(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
+        """Return events of a moment, with what follows from them."""
+
+    def look(self, now_s: float) -> Sequence[Event]:
+        """Return what changes at a moment."""
 
 
 class PolicyStuck(RotaError):
@@ -70,10 +85,11 @@ def run(
     *,
     faults: Faults | None = None,
     progress: Callable[[int], None] | None = None,
+    changes: OutsideChanges | None = None,
 ) -> RunOutcome:
     """Run until every job has ended. At one moment, ends come first, then faults, arrivals, and one plan."""
     with collection_paused():
-        return _run(engine, world, submissions, iter(()) if faults is None else faults, progress)
+        return _run(engine, world, submissions, iter(()) if faults is None else faults, progress, changes)
 
 
 def _run(
@@ -82,21 +98,22 @@ def _run(
     submissions: Sequence[Submission],
     faults: Faults,
     progress: Callable[[int], None] | None,
+    changes: OutsideChanges | None,
 ) -> RunOutcome:
     wall, cpu = time.perf_counter(), time.process_time()
-    clock = MomentClock(engine, world, submissions, faults)
+    clock = MomentClock(engine, world, submissions, faults, changes)
     events = 0
     report_at = REPORT_EVERY
     while (moment := clock.next_moment()) is not None:
         now_s, happened = moment
         events += len(happened)
-        decisions = engine.step(now_s, happened)
+        decisions = engine.step(now_s, clock.gated(now_s, happened))
         rounds = 0
         swapped: list[Decision] = []
         while decisions:
             answers = world.carry_out(decisions, now_s)
             events += len(answers)
-            decisions = engine.step(now_s, answers)
+            decisions = engine.step(now_s, clock.gated(now_s, answers))
             _refuse_endless_losses(engine, answers)
             rounds += 1
             if rounds > ENDLESS - LOOKED_AT:
@@ -131,7 +148,15 @@ def _jobs_of(decisions: Sequence[Decision]) -> str:
 class MomentClock:
     """Merges arrivals, ends, faults and timers into moments."""
 
-    def __init__(self, engine: Engine, world: World, submissions: Sequence[Submission], faults: Faults) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        world: World,
+        submissions: Sequence[Submission],
+        faults: Faults,
+        changes: OutsideChanges | None = None,
+    ) -> None:
+        self._changes = changes
         self._engine = engine
         self._world = world
         self._submissions = submissions
@@ -145,6 +170,10 @@ class MomentClock:
         self._crept = 0
         self._crept_from_s = -math.inf
 
+    def gated(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
+        """Return events of a moment, with what outside changes make of them."""
+        return events if self._changes is None else self._changes.gated(now_s, events)
+
     def next_moment(self) -> tuple[float, list[Event]] | None:
         """Return the next moment and its events; None when no more will happen."""
         submissions = self._submissions
@@ -153,7 +182,8 @@ class MomentClock:
         arrival_s = submissions[at].submit_s if more else math.inf
         end_s = self._world.due_s
         wake_s = self._engine.wakeup_s
-        now_s = min(arrival_s, end_s, wake_s)
+        change_s = math.inf if self._changes is None else self._changes.due_s
+        now_s = min(arrival_s, end_s, wake_s, max(change_s, self._engine.state.now_s))
         fault = self._fault
         self._in_vain = 0 if more or end_s < math.inf else self._in_vain + 1
         if self._in_vain > HOPELESS:
@@ -172,6 +202,8 @@ class MomentClock:
                 happened.append(self._world.arrival(submissions[at].job))
                 at += 1
             self.arrived = at
+        if self._changes is not None and change_s <= now_s:
+            happened.extend(self._changes.look(now_s))
         if self._world.sees_neighbours:
             happened.extend(self._world.adjust(now_s))
         if not happened:

@@ -22,7 +22,7 @@ from rota.core.state.state import State
 from rota.drivers.simulator.failing_world import FailingWorld
 from rota.drivers.simulator.faults import failure_events, faults_at_random, faults_from
 from rota.drivers.simulator.planned_sizes import on_any_type
-from rota.drivers.simulator.run import Faults, PolicyStuck, RunOutcome, run
+from rota.drivers.simulator.run import Faults, OutsideChanges, PolicyStuck, RunOutcome, run
 from rota.drivers.simulator.world import CONTRACT as SIMULATOR
 from rota.drivers.simulator.world import World
 from rota.health.failure_model import FailureModel
@@ -78,6 +78,8 @@ class Setting:
     """What the cluster becomes while jobs run, and when."""
     network: NetworkModel | None = None
     """The links between the nodes; None: they do not matter."""
+    outside: Callable[[Engine], OutsideChanges] | None = None
+    """Makes what changes nodes and jobs at set times, as reservations do; None: nothing does."""
 
     def __post_init__(self) -> None:
         for _, cluster in self.changes:
@@ -226,7 +228,8 @@ def simulate_with(
     meters = setting.speed.knows_pairs or any(said_by(each.job) is not None for each in workload.submissions)
     known = believed(setting)
     world = _world(setting, known, overlaps=engine.overlaps, meters=meters)
-    cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
+    outside = None if setting.outside is None else setting.outside(engine)
+    cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress, changes=outside)
     history = history_of(engine.state)
     if isinstance(world, FailingWorld):
         cost = replace(cost, failures=_failure_report(setting, world, history))

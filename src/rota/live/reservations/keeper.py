@@ -18,56 +18,38 @@ from dataclasses import replace
 from typing import Any
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.messages.events import (
-    Event,
-    Interrupted,
-    JobArrived,
-    JobRequeued,
-    JobUpdated,
-    NodeReserved,
-    StartFailed,
-    Stopped,
-)
+from rota.core.messages.events import JobRequeued, JobUpdated
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import DeviceType, Job, JobId, JobState, NodeId
-from rota.core.model.labels import Taint, is_tolerated
+from rota.core.model.job import DeviceType, Job, JobId, NodeId
+from rota.core.model.labels import is_tolerated
 from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
 from rota.live.intake.audit_entry import Asker, audit_entry
 from rota.live.intake.requests import Conflict, NotFound
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry, News
 from rota.live.loop.record import dump
-from rota.live.reservations.reservation import (
-    MOST_RESERVATIONS,
-    NodeReservation,
-    decode_reservation,
-    may_be_stopped,
-    tolerant,
-    tolerations_for,
-    whole_nodes,
-)
+from rota.live.reservations.enforcement import WAITS, Enforcement
+from rota.live.reservations.reservation import MOST_RESERVATIONS, NodeReservation, whole_nodes
+from rota.live.reservations.stored import KEY, PAST_KEY, reservations_in, with_past
 from rota.store import clock
 from rota.store.records import Records
 
 log = logging.getLogger("rota.live")
-KEY = "reservations"
-"""Under which name the records keep them."""
-LEAST_S, MOST_S, OPEN_S = 0.25, 30.0, 5.0
-"""Between two looks: at least, at most, and at most while the time of a reservation runs."""
+LEAST_S = 0.25
+"""Between two looks, at least."""
 RESERVATIONS = Asker(name="reservations")
 _OTHER_CAUSES = frozenset({ReasonCode.HELD, ReasonCode.DEPENDENCY, ReasonCode.RETRY, ReasonCode.POLICY_FAILED})
 """Reasons to wait that have nothing to do with devices."""
-_WAITS = frozenset({JobState.WAITING, JobState.HELD})
 
 
-class ReservationKeeper:
+class ReservationKeeper(Enforcement):
     """The reservations of a manager."""
 
     def __init__(self, control: Control, records: Records) -> None:
+        super().__init__(reservations_in(records))
+        self._records = records
         self._control = control
-        self._kept = tuple(decode_reservation(each) for each in records.setting(KEY) or ())
-        self._due_s = -math.inf
-        """When a look is due, by the wall clock."""
         self._asked: dict[JobId, Job] = {}
         """Requests of jobs that an update gives, as long as the engine may not have taken them in."""
         self._wake = asyncio.Event()
@@ -93,7 +75,7 @@ class ReservationKeeper:
         """Make a reservation, of its nodes or of whole nodes with so many devices; it counts when this returns."""
         async with self._changing:
             await self._control.at_rest()
-            made = replace(wanted, id=f"{wanted.name}.{secrets.token_hex(4)}", by=asker.name)
+            made = replace(wanted, id=f"{wanted.name}.{secrets.token_hex(4)}", by=asker.name, made_s=_now_s())
             self._refuse_unfit(made)
             if gpus is not None:
                 made = replace(made, nodes=self._choice(made, gpus, kind))
@@ -113,8 +95,9 @@ class ReservationKeeper:
             await self._control.at_rest()
             if name not in (known := [each.name for each in self.all()]):
                 raise NotFound(f"there is no reservation {name[:64]!r}; {did_you_mean(name[:64], known)}")
-            after = tuple(each for each in self._kept if each.name != name)
-            await self._change(after, audit_entry(asker, "cancel-reservation", name))
+            now_s, after = _now_s(), tuple(each for each in self._kept if each.name != name)
+            gone = [replace(each, until_s=now_s) for each in self._kept if each.name == name]
+            await self._change(after, audit_entry(asker, "cancel-reservation", name), [*gone])
         log.info("cancel-reservation", extra={"reservation": name, "who": asker.name})
 
     def _refuse_unfit(self, wanted: NodeReservation) -> None:
@@ -144,11 +127,15 @@ class ReservationKeeper:
         ]
         return whole_nodes([each.node for each in sorted(free, key=lambda each: each.users)], gpus, kind)
 
-    async def _change(self, after: tuple[NodeReservation, ...], audit: dict[str, Any]) -> None:
+    async def _change(
+        self, after: tuple[NodeReservation, ...], audit: dict[str, Any], over: Sequence[NodeReservation] = ()
+    ) -> None:
         """Store other reservations together with what follows from them."""
         before, self._kept = self._kept, after
         entry = self._entry()
         entry.settings[KEY] = _encoded(self._kept)
+        if over:
+            entry.settings[PAST_KEY] = with_past(self._records, over, _now_s())
         entry.audit.append(audit)
         try:
             await self._control.apply(entry)
@@ -165,48 +152,40 @@ class ReservationKeeper:
         for event in entry.events:
             if isinstance(event, JobUpdated) and event.job_id in self._control.state.jobs:
                 self._asked[event.job_id] = event.job
-        if not self._kept:
-            return
-        events: list[Event] = []
-        for event in entry.events:
-            if isinstance(event, JobArrived):
-                record = entry.records.get(event.job.id)
-                event = replace(event, job=self._fit(event.job, "" if record is None else record.owner, 0.0))
-            elif isinstance(event, Interrupted) and event.job is not None:
-                event = replace(event, job=self._fit(event.job, self._owner(event.job_id), 0.0))
-            events.append(event)
-            if isinstance(event, Stopped | StartFailed) or (isinstance(event, Interrupted) and event.job is None):
-                live = self._control.state.jobs.get(event.job_id)
-                if live is not None and not live.state.is_final:
-                    events += self._update(live)
-        entry.events[:] = events
+        if self._kept:
+            entry.events[:] = self._gated(entry.events, {name: kept.owner for name, kept in entry.records.items()})
+
+    @property
+    def _state(self) -> State:
+        return self._control.state
+
+    def _wall_s(self) -> float:
+        return _now_s()
 
     def _owner(self, job_id: JobId) -> str:
         record = self._control.kept.get(job_id)
         return "" if record is None else record.owner
 
     def _fit(self, job: Job, owner: str, ran_s: float) -> Job:
-        """Return a job with the tolerations that it has now; a look is due when they end."""
-        found, until_s = tolerations_for(job, owner, ran_s, self._kept, _now_s())
-        if until_s < self._due_s:
-            self._due_s = until_s
+        due_s = self._due_s
+        found = super()._fit(job, owner, ran_s)
+        if self._due_s < due_s:
             self._wake.set()
-        return tolerant(job, found)
+        return found
+
+    def _request(self, live: LiveJob) -> Job:
+        return self._asked.get(live.job.id, live.job)
 
     def _update(self, live: LiveJob) -> list[JobUpdated]:
-        """Return the update that gives a job the tolerations that it has now; none if it has them."""
-        job = self._asked.get(live.job.id, live.job)
-        fit = self._fit(job, self._owner(job.id), live.ran_s)
-        if fit is job:
-            return []
-        self._asked[job.id] = fit
-        return [JobUpdated(job.id, fit)]
+        found = super()._update(live)
+        self._asked.update({each.job_id: each.job for each in found})
+        return found
 
     def _noticed(self, news: Sequence[News]) -> None:
         """Forget updates that the engine has taken in, or did not take."""
         for each in news if self._asked else ():
             live = self._control.state.jobs.get(each.job_id)
-            if live is None or live.state not in _WAITS or live.job is self._asked.get(each.job_id):
+            if live is None or live.state not in WAITS or live.job is self._asked.get(each.job_id):
                 self._asked.pop(each.job_id, None)
 
     # -- looks -----------------------------------------------------------------------------------
@@ -230,53 +209,17 @@ class ReservationKeeper:
         entry = self._entry()
         if over:
             entry.settings[KEY] = _encoded(self._kept)
+            entry.settings[PAST_KEY] = with_past(self._records, over, now_s)
             entry.audit += [audit_entry(RESERVATIONS, "end-reservation", each.name) for each in over]
         if entry.events or entry.settings:
             self._control.happened(entry)
 
     def _entry(self) -> LoopEntry:
         """Return what has to happen for nodes and jobs to be as the reservations want them."""
-        now_s = _now_s()
-        moments = [each.until_s if each.is_open(now_s) else each.from_s for each in self._kept]
-        is_open = any(each.is_open(now_s) for each in self._kept)
-        self._due_s = min([*moments, now_s + (OPEN_S if is_open else MOST_S)])
-        entry = LoopEntry([])
-        entry.events += self._node_events(now_s)
-        for live in self._control.state.jobs.values():
-            if live.state in _WAITS and not live.is_leaving:
-                entry.events += self._update(live)
-            elif self._gives_way(live, now_s):
-                entry.events.append(JobRequeued(live.job.id))
-                entry.audit.append(audit_entry(RESERVATIONS, "requeue", live.job.id, "its node is reserved"))
+        entry = LoopEntry(self._wanted())
+        gone = [each.job_id for each in entry.events if isinstance(each, JobRequeued)]
+        entry.audit += [audit_entry(RESERVATIONS, "requeue", name, "its node is reserved") for name in gone]
         return entry
-
-    def _node_events(self, now_s: float) -> list[Event]:
-        taints: dict[str, list[Taint]] = {}
-        for each in self._kept:
-            if each.until_s > now_s:
-                for name in each.nodes:
-                    taints.setdefault(name, []).append(each.taint(now_s))
-        found: list[Event] = []
-        for account in self._control.state.inventory.nodes:
-            wanted = tuple(sorted(taints.get(str(account.node.id), ())))
-            if wanted != account.reserved:
-                found.append(NodeReserved(NodeId(account.node.id), wanted))
-        return found
-
-    def _gives_way(self, live: LiveJob, now_s: float) -> bool:
-        """Return whether a job is on a node that is reserved for others now, and may be stopped."""
-        if live.state.is_final or live.is_leaving or not may_be_stopped(live.job):
-            return False
-        owner = self._owner(live.job.id)
-        shut = {
-            name
-            for each in self._kept
-            if each.is_open(now_s) and not each.has(str(live.job.tenant), owner)
-            for name in each.nodes
-        }
-        accounts = self._control.state.inventory.nodes
-        slots = (*(live.held or live.placement or ()), *(live.suspended_on or ()))
-        return bool(shut) and any(str(accounts[slot.node].node.id) in shut for slot in slots)
 
     # -- why a job waits ---------------------------------------------------------------------------
 

@@ -38,10 +38,17 @@ class NodeReservation:
     users: tuple[str, ...] = ()
     by: str = ""
     """The admin who made it."""
+    made_s: float = 0.0
+    """When that was; 0 where an older Rota did not note it."""
 
     def has(self, tenant: str, owner: str) -> bool:
         """Return whether a job belongs to the group."""
         return tenant == self.tenant if self.tenant is not None else owner in self.users
+
+    @property
+    def group(self) -> str:
+        """The group for people, without the names of users."""
+        return self.tenant or ("1 user" if len(self.users) == 1 else f"{len(self.users)} users")
 
     def taint(self, now_s: float) -> Taint:
         """Return what keeps the jobs of others off its nodes now."""
@@ -67,10 +74,9 @@ class NodeReservation:
         """Return that some of its nodes are reserved, for people, with the group and the time."""
         more = "" if len(nodes) <= MOST_NODES_SHOWN else f" and {len(nodes) - MOST_NODES_SHOWN} more"
         named = ", ".join(nodes[:MOST_NODES_SHOWN]) + more
-        group = self.tenant or ("1 user" if len(self.users) == 1 else f"{len(self.users)} users")
         until = _moment(self.until_s, now_s)
         time = f"until {until}" if self.is_open(now_s) else f"from {_moment(self.from_s, now_s)} until {until}"
-        return f"{named} {'is' if len(nodes) == 1 else 'are'} reserved for {group} {time} UTC ({self.name})"
+        return f"{named} {'is' if len(nodes) == 1 else 'are'} reserved for {self.group} {time} UTC ({self.name})"
 
     def encode(self) -> dict[str, Any]:
         """Return it as JSON values."""

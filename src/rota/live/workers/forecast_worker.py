@@ -33,11 +33,14 @@ from rota.forecast.queue_sample import QueueSample
 from rota.forecast.speeds import PlacementLearner, at_reference, observed_speeds
 from rota.forecast.value import Forecast, decode_forecast, encode_forecast
 from rota.live.loop.boot import Restored, Scheduling, restored
+from rota.live.reservations.forecasts import ForeseenReservations, foreseen
+from rota.live.reservations.stored import reservations_in
 from rota.live.workers.fair_turns import MANAGER
 from rota.live.workers.long_queue import LongQueue, QueuePace
 from rota.live.workers.node_demand import NodeDemand, node_demand
 from rota.live.workers.worker_process import Json, WorkerProcess, answer_all
 from rota.network.model import NetworkModel
+from rota.store import clock
 from rota.store.database import open_database
 from rota.store.records import Records
 
@@ -73,6 +76,7 @@ class ForecastWorker:
     async def ask(self, job_id: JobId, arrives: JobArrived | None = None, asker: str = MANAGER) -> Forecast:
         """Return when a job will start and end; `arrives` is a hypothetical job."""
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
+        question["shift_s"] = clock.shift_s()
         if self._order is not None and (ranked := self._order()) is not None:
             question["order"] = list(ranked)
         return decode_forecast(await self._helper.ask(question, asker))
@@ -121,6 +125,8 @@ class Forecaster:
         self._pace = QueuePace()
         self._step = -1
         self._networks: tuple[tuple[str, tuple[str, ...]], NetworkModel | None] | None = None
+        self._changes: Callable[[Engine], ForeseenReservations] | None = None
+        """What reservations do in forward runs."""
         self._commands: dict[JobId, tuple[str, str]] = {}
         """The job files of unfinished jobs, and their commands."""
 
@@ -148,6 +154,7 @@ class Forecaster:
             queue = LongQueue([asked.job_id, *needed], most)
             was = restored(records, scheduling, lambda rows: ranked(queue(rows), question.get("order", ())))
             self._learn(records)
+            self._changes = foreseen(reservations_in(records), question.get("shift_s", 0.0))
         finally:
             records.close()
         begun_s = time.monotonic()
@@ -198,6 +205,7 @@ class Forecaster:
             sample=QueueSample() if queue is None else queue.sample,
             costs=costs.costs(in_rounds=was.in_rounds),
             startup_s=costs.startup_s or 0.0,
+            changes=self._changes,
             orders=self._costs.order_times(),
             stops_s=self._costs.stops_under_way(),
             command_of=self._command_of,

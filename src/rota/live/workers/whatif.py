@@ -23,6 +23,7 @@ from rota.core.model.job import DeviceType, NodeId, TenantId
 from rota.drivers.simulator.study import Setting, scheduler, setting_of
 from rota.forecast.costs import CostLearner, LearnedCosts
 from rota.live.loop.boot import Scheduling
+from rota.live.reservations.stored import reservations_since
 from rota.live.workers.forecast_worker import MOST_PAST, MOST_STEPS, past_run
 from rota.live.workers.what_happened import SimulationError
 from rota.policies import find_policy, names
@@ -173,6 +174,8 @@ class WhatIf:
             "carried": [row.id for row in rows],
             "compare_from_s": compare_from_s,
             "added_s": added_s,
+            "reservations": [each.encode() for each in reservations_since(self._records, clock.shown_s(since_s))],
+            "shift_s": clock.shift_s(),
         }
         (folder / SCENARIOS).write_text(json.dumps(question), encoding="utf-8")
 

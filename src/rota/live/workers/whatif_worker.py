@@ -22,6 +22,8 @@ from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, oversized, simulate
 from rota.forecast.durations import RunTimes
 from rota.forecast.past import PastRun
+from rota.live.reservations.forecasts import foreseen
+from rota.live.reservations.reservation import decode_reservation
 from rota.live.workers.what_happened import UNKNOWN, SimulationError, error_of, what_happened
 from rota.live.workers.whatif import JOURNAL, SCENARIOS, setting_with
 from rota.report.metrics import measure
@@ -58,8 +60,8 @@ def work() -> None:
 def _answer(folder: Path) -> Json:
     question = json.loads((folder / SCENARIOS).read_text(encoding="utf-8"))
     scenarios = [decode_scenario(value) for value in question["scenarios"]]
-    settings = [setting_with(scenario) for scenario in scenarios]
     workload = read_trace(folder / JOURNAL)
+    settings = [setting_with(scenario) for scenario in scenarios]
     everything = [*workload.submissions, *workload.unfinished]
     misfits = {job.id for setting in settings for job, _ in oversized(everything, setting)}
     kept = tuple(each for each in workload.submissions if each.job.id not in misfits)
@@ -72,6 +74,9 @@ def _answer(folder: Path) -> Json:
     fitting = replace(
         workload, submissions=tuple(replace(each, submit_s=each.submit_s - first_s) for each in submissions)
     )
+    reservations = [decode_reservation(each) for each in question["reservations"]]
+    wall_s = question["shift_s"] + workload.began_s + first_s  # where these submissions begin
+    settings = [replace(each, outside=foreseen(reservations, wall_s, workload.time_limits)) for each in settings]
     carried = frozenset([*question["carried"], *(each.job.id for each in guessed)])
     runs = [
         _without(simulate(fitting, scenario.policy, setting).history, carried)

@@ -174,6 +174,22 @@ class Holders:
         """What a job that holds devices holds of each node."""
         return self._claims[live]
 
+    def on_nodes(self, jobs: list[LiveJob], nodes: int) -> list[LiveJob]:
+        """The jobs that hold something of some nodes, or of a node on which another of them holds something."""
+        while True:
+            found = []
+            reached = nodes
+            for live in jobs:
+                mine = 0
+                for node in self._claims[live]:
+                    mine |= 1 << node
+                if mine & nodes:
+                    found.append(live)
+                    reached |= mine
+            if reached == nodes:
+                return found
+            nodes = reached
+
     def yields(self, node: int) -> list[NodeYield]:
         """What the jobs that hold something of a node would give back, by slope."""
         found = self._yields.get(node)
@@ -190,6 +206,11 @@ class Holders:
         del entries[bisect_left(entries, entry)]
         if not entries:
             del self._by_slope[slope]
+
+    @property
+    def are_moving(self) -> bool:
+        """Whether some of their keys change with time."""
+        return len(self._by_slope) > 1 or 0.0 not in self._by_slope
 
     def last_key(self, now_s: float) -> Key | None:
         """An upper bound, rounding included, on the key of the job that would be preempted first."""

@@ -23,10 +23,11 @@ from rota.core.state.state import State
 from rota.mechanisms.ordering.easy_reservation import Reservation
 from rota.mechanisms.ordering.index import Index
 from rota.mechanisms.ordering.lanes import Lane
+from rota.mechanisms.ordering.named_victims import NamedVictims
 from rota.mechanisms.ordering.node_plan import PlannedStart, first_on
 from rota.mechanisms.ordering.node_yields import Key
 from rota.mechanisms.ordering.planned_walk import PlannedWalk, expected_s, give_way, nodes_of
-from rota.mechanisms.ordering.refusals import is_refused, may_keep, need_of, refuse, same_answer
+from rota.mechanisms.ordering.refusals import is_refused, looks_at_nodes, may_keep, need_of, refuse, same_answer
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule, Planning
 from rota.mechanisms.ordering.victim_search import RoomCheck, VictimSearch
 
@@ -209,13 +210,14 @@ class ListScheduler:
 class _Walk:
     """One walk down the order: the first jobs of lanes, and jobs that were preempted on the way."""
 
-    __slots__ = ("_displaced", "_draft", "_heap", "_index", "_reservations", "_rule", "_spared", "_widened")
+    __slots__ = ("_displaced", "_draft", "_heap", "_index", "_named", "_reservations", "_rule", "_spared", "_widened")
 
     def __init__(self, rule: OrderingRule, index: Index, draft: Draft, heap: list[tuple[Key, Lane]]) -> None:
         self._rule = rule
         self._index = index
         self._draft = draft
         self._heap: list[tuple[Key, Lane | LiveJob]] = list(heap)
+        self._named = NamedVictims(draft, index)
         self._widened = False
         self._spared = False
         """Whether a job was passed over as a victim in the last attempt because it is protected for now."""
@@ -226,6 +228,12 @@ class _Walk:
 
     def run(self) -> dict[Hashable, Reservation]:
         """Consider first jobs in order until none fits; return the reservations made, by quota scope."""
+        try:
+            return self._run()
+        finally:
+            self._named.forget()
+
+    def _run(self) -> dict[Hashable, Reservation]:
         heap, index, draft, rule = self._heap, self._index, self._draft, self._rule
         while heap:
             key, candidate = heapq.heappop(heap)
@@ -257,8 +265,10 @@ class _Walk:
     def _find_devices(self, lane: Lane, live: LiveJob, key: Key) -> Placement | Reason | None:
         """Devices for the first job of a lane, free or preempted; else the reason, None if it is already recorded."""
         draft = self._draft
+        self._named.before(live, key)
         if is_refused(lane, key, self._index, draft, preempts=self._rule.preempts):
             return same_answer(lane, draft)
+        self._named.release_all()
         lane.refusals.clear()
         self._spared = False
         missing = draft.allocator.shortage.milli(live, draft.inventory)
@@ -300,15 +310,31 @@ class _Walk:
         room = None
         if role.count == 1 and draft.allocator.keeps_refusal(live.job):
             room = RoomCheck(need_of(lane, live), index.holders, draft.inventory)
-        search = VictimSearch(draft, live, self._behind(live, key), room)
+        search = VictimSearch(draft, live, self._behind(live, key), room, may_name=self._may_name(live))
         if not search.run(missing):
             return None
+        named = dict.fromkeys([victim for _, victim in search.named])
         for victim_key, yielding in search.victims:
-            place = index.places[yielding]
-            index.holders.remove(place.entry, place.slope)
+            if yielding not in named:
+                place = index.places[yielding]
+                index.holders.remove(place.entry, place.slope)
             heapq.heappush(self._heap, (victim_key, yielding))
+        self._named.name(search.named)
         self._widen(live)
         return search.placement
+
+    def _may_name(self, live: LiveJob) -> bool:
+        """Whether victims may be named without being released: a look at nodes says what other jobs would find."""
+        draft = self._draft
+        allocator = draft.allocator
+        return (
+            looks_at_nodes(self._index)
+            and self._index.keeps_refusals
+            and not draft.inventory.locked
+            and not live.job.exclusive
+            and not allocator.has_guarantees
+            and allocator.ledger is None
+        )
 
     def _behind(self, live: LiveJob, key: Key) -> Iterator[tuple[Key, LiveJob]]:
         """Jobs further down the order that may be preempted for this one, the last first.
@@ -342,6 +368,8 @@ class _Walk:
 
     def _place_again(self, live: LiveJob) -> None:
         """Place a preempted job when it is next in order: on its own devices, on others, or not at all."""
+        if self._named.take_back(live):
+            return
         index, draft = self._index, self._draft
         before = draft.touched[live]
         job = live.job
@@ -351,6 +379,7 @@ class _Walk:
             index.holders.add(place.entry, place.slope)
             return
         del index.places[live]
+        self._named.release_for(live)
         answer = draft.offer(live)
         if not isinstance(answer, Reason):
             draft.assign_offered(live, answer)

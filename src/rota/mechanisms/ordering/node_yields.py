@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import device_indexes
 from rota.core.state.job_record import LiveJob
+from rota.core.state.node_accounts import NodeAccount
+from rota.mechanisms.ordering.needs import Need
 
 Key = tuple[float, ...]
 
@@ -116,3 +118,41 @@ def yields_of(claims: Iterable[NodeClaim]) -> list[NodeYield]:
             made.add(claim)
         found.append(made)
     return found
+
+
+class NodeSum:
+    """What several jobs would give back of one node, added up one after the other."""
+
+    __slots__ = ("cpu_milli", "devices", "disk_bps", "memory_bytes", "network_bps", "shares")
+
+    def __init__(self) -> None:
+        self.cpu_milli = 0
+        self.memory_bytes = 0
+        self.network_bps = 0
+        self.disk_bps = 0
+        self.devices = 0
+        self.shares: dict[int, int] | None = None
+
+    def add(self, claim: NodeClaim) -> None:
+        """Add what one job holds."""
+        self.cpu_milli += claim.cpu_milli
+        self.memory_bytes += claim.memory_bytes
+        self.network_bps += claim.network_bps
+        self.disk_bps += claim.disk_bps
+        self.devices |= claim.devices
+        if claim.shares is not None:
+            self.shares = sum_of(self.shares, claim.shares)
+
+    def has_room(self, need: Need, account: NodeAccount) -> bool:
+        """Whether a task fits on the node once all of that is given back, or an exclusive job keeps that from view."""
+        if account.locked:
+            return True
+        return account.usable and need.is_met(
+            account,
+            self.cpu_milli,
+            self.memory_bytes,
+            self.network_bps,
+            self.disk_bps,
+            self.devices,
+            self.shares,
+        )

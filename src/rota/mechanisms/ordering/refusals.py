@@ -33,7 +33,7 @@ def is_refused(lane: Lane, key: Key, index: Index, draft: Draft, *, preempts: bo
     Either it or a job like it before it in order found none, and no node where more became available has room for a
     task; or it has a single task, and no node at all has.
     """
-    if index.drifts or len(index.lanes) < _MANY_SHAPES:
+    if not looks_at_nodes(index):
         return False
     inventory = draft.inventory
     stored, live = lane.head
@@ -60,6 +60,11 @@ def is_refused(lane: Lane, key: Key, index: Index, draft: Draft, *, preempts: bo
     if nodes and roomless >= refused:
         _keep(lane.roomless, 0, stored, index.growth.count)
     return True
+
+
+def looks_at_nodes(index: Index) -> bool:
+    """Whether jobs are refused after a look at nodes."""
+    return not index.drifts and len(index.lanes) >= _MANY_SHAPES
 
 
 def need_of(lane: Lane, live: LiveJob) -> Need:

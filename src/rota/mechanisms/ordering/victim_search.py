@@ -14,60 +14,27 @@ from rota.core.messages.reasons import Reason
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
-from rota.core.state.node_accounts import NodeAccount
 from rota.mechanisms.ordering.lanes import Entry, Holders
 from rota.mechanisms.ordering.needs import Need
-from rota.mechanisms.ordering.node_yields import NodeClaim, sum_of
-
-
-class NodeSum:
-    """What several jobs would give back of one node, added up one after the other."""
-
-    __slots__ = ("cpu_milli", "devices", "disk_bps", "memory_bytes", "network_bps", "shares")
-
-    def __init__(self) -> None:
-        self.cpu_milli = 0
-        self.memory_bytes = 0
-        self.network_bps = 0
-        self.disk_bps = 0
-        self.devices = 0
-        self.shares: dict[int, int] | None = None
-
-    def add(self, claim: NodeClaim) -> None:
-        """Add what one job holds."""
-        self.cpu_milli += claim.cpu_milli
-        self.memory_bytes += claim.memory_bytes
-        self.network_bps += claim.network_bps
-        self.disk_bps += claim.disk_bps
-        self.devices |= claim.devices
-        if claim.shares is not None:
-            self.shares = sum_of(self.shares, claim.shares)
-
-    def has_room(self, need: Need, account: NodeAccount) -> bool:
-        """Whether a task fits on the node once all of that is given back, or an exclusive job keeps that from view."""
-        if account.locked:
-            return True
-        return account.usable and need.is_met(
-            account,
-            self.cpu_milli,
-            self.memory_bytes,
-            self.network_bps,
-            self.disk_bps,
-            self.devices,
-            self.shares,
-        )
+from rota.mechanisms.ordering.node_yields import NodeSum
 
 
 class RoomCheck:
     """Whether the holders that were named so far would leave room for a task on one of their nodes."""
 
-    __slots__ = ("_holders", "_inventory", "_need", "_sums")
+    __slots__ = ("_holders", "_inventory", "_need", "_sums", "nodes")
 
     def __init__(self, need: Need, holders: Holders, inventory: Inventory) -> None:
         self._need = need
         self._holders = holders
         self._inventory = inventory
         self._sums: dict[int, NodeSum] = {}
+        self.nodes = 0
+        """The nodes with room, as a bit set."""
+
+    def leaving(self, victims: list[Entry], nodes: int) -> dict[LiveJob, None]:
+        """The victims that have to leave some nodes with room, with those that share another node with them."""
+        return dict.fromkeys(self._holders.on_nodes([victim for _, victim in victims], nodes))
 
     def add(self, holder: LiveJob) -> bool:
         """Name another holder, which has not been released yet; return whether one of its nodes would have room."""
@@ -77,25 +44,46 @@ class RoomCheck:
             if left is None:
                 left = self._sums[node] = NodeSum()
             left.add(claim)
-            found = found or left.has_room(self._need, self._inventory.nodes[node])
+            if left.has_room(self._need, self._inventory.nodes[node]):
+                self.nodes |= 1 << node
+                found = True
         return found
 
 
 class VictimSearch:
     """One search. What fits on free devices must also fit on more of them."""
 
-    __slots__ = ("_behind", "_draft", "_live", "_released", "_room", "placement", "victims")
+    __slots__ = (
+        "_behind",
+        "_draft",
+        "_live",
+        "_may_name",
+        "_nodes",
+        "_released",
+        "_room",
+        "named",
+        "placement",
+        "victims",
+    )
 
-    def __init__(self, draft: Draft, live: LiveJob, behind: Iterator[Entry], room: RoomCheck | None) -> None:
+    def __init__(
+        self, draft: Draft, live: LiveJob, behind: Iterator[Entry], room: RoomCheck | None, *, may_name: bool
+    ) -> None:
         self._draft = draft
         self._live = live
         self._behind = behind
         """The jobs that may have to leave, the last in order first."""
         self._room = room
+        self._may_name = may_name
+        """Whether victims need not be released whose nodes have no room for the job."""
+        self._nodes = 0
+        """The nodes that had room first."""
         self._released = 0
         """How many of the victims have been released."""
         self.victims: list[Entry] = []
         """The jobs that have to leave."""
+        self.named: list[Entry] = []
+        """Those of them that were not released."""
         self.placement: Placement = ()
 
     def run(self, missing: int) -> bool:
@@ -127,6 +115,7 @@ class VictimSearch:
         found = False
         for entry in entries:
             found = room.add(entry[1]) or found
+        self._nodes = room.nodes
         return found
 
     def _find_more(self) -> bool:
@@ -154,6 +143,7 @@ class VictimSearch:
         if room is not None:
             for count, entry in enumerate(taken):
                 if room.add(entry[1]):
+                    self._nodes = room.nodes
                     for more in taken[count + 1 :]:
                         room.add(more[1])
                     return count
@@ -163,6 +153,11 @@ class VictimSearch:
     def _fits_among(self, taken: list[Entry], too_few: int) -> bool:
         """Find the fewest further victims, more than `too_few`, so that the job fits; release all if it never does."""
         draft = self._draft
+        if self._fits_beside_named([*self.victims, *taken[: too_few + 1]]):
+            for _, other in taken[too_few + 1 :]:
+                draft.touch(other)
+            self.victims += taken[: too_few + 1]
+            return True
         self._release_named()
         mark = draft.mark()
         enough = len(taken)
@@ -201,8 +196,30 @@ class VictimSearch:
 
     def _fits_now(self) -> bool:
         """Whether the job fits once all victims are released."""
+        if self._fits_beside_named(self.victims):
+            return True
         self._release_named()
         return self._is_offered()
+
+    def _fits_beside_named(self, victims: list[Entry]) -> bool:
+        """Release only those victims whose nodes have room; return whether the job fits, as it would without all."""
+        room, draft = self._room, self._draft
+        if room is None or not self._may_name:
+            return False
+        self._may_name = False
+        mark = draft.mark()
+        leaving = room.leaving(victims, self._nodes)
+        for entry in victims:
+            if entry[1] in leaving:
+                draft.release(entry[1])
+            else:
+                draft.touch(entry[1])
+                self.named.append(entry)
+        if self._is_offered():
+            return True
+        draft.undo(mark)
+        self.named = []
+        return False
 
     def _release_named(self) -> None:
         """Release the victims that have not been released yet."""

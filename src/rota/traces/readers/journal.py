@@ -153,6 +153,10 @@ def read(source: TraceSource) -> Workload:
         format=JOURNAL,
         cluster=cluster,
         left_out=len(courses) - len(ended),
+        began_s=first_s,
+        time_limits={
+            each.job.id: each.job.time_limit_s for each in (*ended, *open_) if each.job.time_limit_s is not None
+        },
         unfinished=tuple(_submission(course, first_s) for course in open_),
     )
 

@@ -22,6 +22,7 @@ from rota.live.views.compare import compared
 from rota.live.views.job_timeline import TimelineEvent, life_of
 from rota.store import clock
 from rota.store.data.artefacts import NoArtefact, list_artefacts
+from rota.store.data.preparing import preparing
 from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder, curve, progress, usage
 from rota.web import words
@@ -213,6 +214,8 @@ class JobPage:
         with self._status:
             if reason is not None:
                 html.p(_sentence(reason.sentence())).classes("reason").props('data-testid="reason"')
+            elif prepared := self._preparation():
+                html.p(_sentence(prepared)).classes("reason").props('data-testid="reason"')
             elif row.message:
                 html.p(_sentence(row.message)).classes("reason")
             elif (standing := self._standing()) is not None:
@@ -227,6 +230,12 @@ class JobPage:
                 for name, value in self._facts():
                     html.dt(name)
                     html.dd(value)
+
+    def _preparation(self) -> str:
+        """Return which data sets are fetched before it runs, and how far that is."""
+        if self._row.state != "starting":
+            return ""
+        return preparing(self._context.service.home, self._id, self._row.attempt)
 
     def _standing(self) -> str | None:
         """Return where the job runs, or that it succeeded; None in other states."""

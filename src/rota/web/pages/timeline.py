@@ -20,6 +20,7 @@ from rota.web.frame import heading
 from rota.web.page_context import PageContext
 from rota.web.parts.basics import card, empty, legend, set_text
 from rota.web.parts.cluster_chart import ClusterChart
+from rota.web.parts.reservations_card import ReservationsCard
 from rota.web.topology import OTHER, colours_for
 
 MAX_NODES = 64
@@ -72,6 +73,7 @@ class TimelinePage:
             self._chart = ClusterChart(self._moved)
             self._legend = html.div()
             self._note = html.p().classes("muted")
+        self._reservations = ReservationsCard()
         with html.section().classes("card table-card"):
             with html.div().classes("card-head padded"):
                 html.h2("Jobs in this window")
@@ -128,6 +130,8 @@ class TimelinePage:
         known = await asyncio.to_thread(context.service.records.titles, sorted(window.job_ids))
         allowed = context.tenants()
         known = {name: each for name, each in known.items() if allowed is None or each[1] in allowed}
+        keeper = context.service.reservations
+        self._reservations.show([] if keeper is None else keeper.all())
         self._draw(window, known)
 
     def _draw(self, window: TimelineWindow, known: dict[str, tuple[str, str, str]]) -> None:

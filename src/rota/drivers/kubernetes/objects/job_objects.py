@@ -36,6 +36,11 @@ def refuse_what_cannot_be(file: JobFile) -> None:
     fraction = any(role.is_fraction for role in job_of(file, JobId("job")).roles)
     refused = (
         ("image", file.image is None, "is missing: pods run containers, name an image"),
+        (
+            "data",
+            bool(file.data),
+            "names data sets, which pods do not have; mount a PersistentVolumeClaim by `volumes`",
+        ),
         ("depends_on", bool(file.depends_on), "is not known to Kubernetes; submit the job when the others are through"),
         ("deadline", file.deadline is not None, "is not known to Kubernetes; leave it out"),
         ("gpus", fraction, "must be whole: Kubernetes counts whole devices"),

@@ -13,6 +13,7 @@ from rota.drivers.local.confinement.private_folders import make_private, private
 from rota.drivers.local.confinement.project_quota import limit_by_quota
 from rota.drivers.local.containers.container_order import container_folder, remove_containers
 from rota.drivers.local.link_terms import write_terms
+from rota.store.data.buckets.cache import BucketCache, pin_of
 from rota.store.data.data_sets import data_folder, place_data
 from rota.store.run_folder import attempt_folder, over_scratch, read_json, shared_folder, write_json
 from rota.store.sealing import KEY_FILE, is_sealed
@@ -77,7 +78,7 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
     mounts: list[list[Any]] = []
     if order.launch.data:
         is_mounted = is_confined and settings.confinement.mounts
-        mounts = place_data(settings.home, job.id, job.tenant, order.launch.data, mounts=is_mounted)
+        mounts = place_data(settings.home, job.id, job.tenant, order.launch.data, folder, mounts=is_mounted)
     if is_confined:
         kept = [shared, *(task.folder for task in attempt.tasks), *_of_containers(attempt, settings)]
         if order.launch.data:
@@ -95,7 +96,12 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
 
 
 def remove_leftovers(settings: Settings, attempt: Attempt) -> None:
-    """Remove what an attempt that has ended had for its tasks only: their /tmp, and what their containers wrote."""
+    """Remove what an attempt that has ended had for its tasks only: their /tmp, and what their containers wrote.
+
+    What it used of the cache of data sets may be evicted from now on.
+    """
+    if attempt.launch.data:
+        BucketCache(settings.home, settings.data_cache_bytes).unpin(user=pin_of(attempt.job.id, attempt.number))
     if settings.confinement.mounts:
         remove_private(settings.home, attempt.job.id, attempt.number)
     if attempt.launch.image is not None:

@@ -20,7 +20,7 @@ from rota.drivers.local.containers.settings import Containers, RuntimeName
 from rota.drivers.local.containers.short_folder import remove_short
 from rota.drivers.local.containers.volumes import MountedVolume, image_name, volumes_of
 from rota.drivers.local.task_runner.files import TELL
-from rota.store.data.data_sets import DataSets, data_folder
+from rota.store.data.data_sets import DataSets, data_folder, source_of
 from rota.store.run_folder import Json, remove_folder, shared_folder
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _implied(
     for name in attempt.launch.data:
         data_set = DataSets(settings.home).find(name, attempt.job.tenant)
         is_mounted = attempt.confine is not None and runtime is not RuntimeName.DOCKER
-        source = str(places / name) if is_mounted else data_set.path
+        source = str(places / name) if is_mounted else source_of(data_set, task.folder.parent)
         found.append((MountedVolume(source=source, target=str(places / name), read_only=data_set.read_only), "manager"))
     resolves_as_root = runtime is RuntimeName.DOCKER and attempt.account is not None
     if workdir != "/" and not Path(workdir).is_relative_to(shared) and not resolves_as_root:
