@@ -20,6 +20,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -186,6 +187,22 @@ def read_month(place: Path) -> Month:
     return Month(waits_s, found["policy"], found["placement"])
 
 
+def fill_in_starts(place: Path) -> None:
+    """Take starts that slurmdbd lost, which happens on a fast clock, from the log of slurmctld."""
+    lines = [line.split("|") for line in (place / "month.txt").read_text().splitlines()]
+    name, start, end, ran = (lines[0].index(column) for column in ("JobID", "Start", "End", "ElapsedRaw"))
+    lost = {cells[name]: cells for cells in lines[1:] if cells[start] == "None"}
+    if not lost:
+        return
+    for line in (place / "slurmctld.log").read_text(errors="replace").splitlines():
+        said = re.match(r"\[([-:T0-9]+)\.\d+\] sched.*(?:Allocate|Started) JobId=(\d+) ", line)
+        if said is not None and (cells := lost.pop(said[2], None)) is not None:
+            cells[start] = said[1]
+            cells[ran] = f"{(_moment(cells[end]) - _moment(said[1])).total_seconds():.0f}"
+            print(f"{place.name}: the start of job {said[2]} is from the log; the accounting lost it")
+    (place / "month.txt").write_text("\n".join("|".join(cells) for cells in lines) + "\n")
+
+
 def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
@@ -200,6 +217,8 @@ def replayed_s(trace: Path, cluster: Path, *options: str) -> dict[str, float]:
 
 def report(places: list[Path], policies: list[str], shakes: int) -> None:
     """Print the waits in Slurm and under policies: means, medians and ninth deciles, and how the means compare."""
+    for place in places:
+        fill_in_starts(place)
     months = [read_month(place) for place in places]
     print(f"\n{len(places)} months, {[len(month.waits_s) for month in months]} jobs")
     print(

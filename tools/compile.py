@@ -39,6 +39,7 @@ HOT = (
     "mechanisms/ordering/needs",
     "mechanisms/ordering/node_plan",
     "mechanisms/ordering/node_yields",
+    "mechanisms/ordering/planned_backfill",
     "mechanisms/ordering/planned_walk",
     "mechanisms/ordering/refusals",
     "mechanisms/ordering/victim_search",

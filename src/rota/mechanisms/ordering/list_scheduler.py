@@ -9,7 +9,6 @@ job are considered; and keys that change with time do so along slopes, without b
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
@@ -24,23 +23,15 @@ from rota.mechanisms.ordering.easy_reservation import Reservation
 from rota.mechanisms.ordering.index import Index
 from rota.mechanisms.ordering.lanes import Lane
 from rota.mechanisms.ordering.named_victims import NamedVictims
-from rota.mechanisms.ordering.node_plan import PlannedStart, first_on
 from rota.mechanisms.ordering.node_yields import Key
-from rota.mechanisms.ordering.planned_walk import PlannedWalk, expected_s, give_way, nodes_of
+from rota.mechanisms.ordering.planned_backfill import PlannedBackfill
+from rota.mechanisms.ordering.planned_walk import give_way
 from rota.mechanisms.ordering.refusals import is_refused, looks_at_nodes, may_keep, need_of, refuse, same_answer
-from rota.mechanisms.ordering.rule import Backfill, OrderingRule, Planning
+from rota.mechanisms.ordering.rule import Backfill, OrderingRule
 from rota.mechanisms.ordering.victim_search import RoomCheck, VictimSearch
 
 _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode.MEMORY_TOO_SMALL})
 """Obstacles that remain when a job is first in order."""
-
-_NEAR = 1e-9
-"""Of an interval: so close to a multiple of it is one."""
-
-
-def next_multiple(at_s: float, interval_s: float) -> float:
-    """The first multiple of an interval from a moment on; the moment itself without an interval."""
-    return max(math.ceil(at_s / interval_s - _NEAR) * interval_s, at_s) if interval_s else at_s
 
 
 class ListScheduler:
@@ -54,17 +45,13 @@ class ListScheduler:
         self._index = Index(rule, allocator)
         self._reservations: dict[Hashable, Reservation] = {}
         """By quota scope, the reservation of its first job that does not fit."""
-        self._planned: list[PlannedStart] = []
-        """The reservations of nodes."""
-        self._last: LiveJob | None = None
-        """The last job that was considered for them."""
-        self._walk_at_s = math.inf
-        """When jobs may pass others next, where that is not so at every event."""
+        self._planned = None if rule.planning is None else PlannedBackfill(rule.planning)
 
     @property
     def wakeup_s(self) -> float:
         """The next moment at which some job's key or locality changes, or jobs may pass others."""
-        return min(self._index.next_change_s, self._walk_at_s)
+        change_s = self._index.next_change_s
+        return change_s if self._planned is None else min(change_s, self._planned.wakeup_s)
 
     @property
     def memory(self) -> Any:
@@ -85,8 +72,8 @@ class ListScheduler:
                     index.unkeyed[live] = None
             elif live.is_contending:
                 index.enqueue(live, state.now_s)
-        if self._rule.planning is not None and self._rule.planning.interval_s:
-            self._walk_at_s = next_multiple(state.now_s, self._rule.planning.interval_s)
+        if self._planned is not None:
+            self._planned.adopt(state.now_s)
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Update the index."""
@@ -120,8 +107,8 @@ class ListScheduler:
                 index.key_holder(live, draft.now_s)
         index.fire(draft.now_s)
         index.begin_walk(draft.inventory)
-        if self._rule.planning is not None:
-            self._plan_ahead(draft, self._rule.planning)
+        if self._planned is not None:
+            self._planned.plan(index, draft)
             return
         lanes: Iterable[Lane] = index.fresh
         if index.scattered and not self._rule.preempts:
@@ -137,23 +124,6 @@ class ListScheduler:
             self._reservations = _Walk(self._rule, index, draft, heap).run()
         if index.again:
             index.key_again()
-
-    def _plan_ahead(self, draft: Draft, planning: Planning) -> None:
-        """Start jobs in order, and at the time for it others that are in the way of no reservation."""
-        index = self._index
-        index.fresh = {}
-        index.look_at_all = False
-        cycle_s = next_multiple(draft.now_s, planning.interval_s)
-        is_due = min(cycle_s, self._walk_at_s) <= draft.now_s
-        self._walk_at_s = math.inf if is_due else cycle_s
-        displaced: dict[LiveJob, None] = {}
-        while True:  # what starts may change where others are expected to
-            walk = PlannedWalk(planning, index, draft, displaced)
-            walk.run(whole=is_due)
-            if not walk.started:
-                break
-        if is_due:
-            self._planned, self._last = walk.plan.reservations, walk.last
 
     def _considered(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
         """Lanes whose first job may fit, on free devices or by preemption, or has no reason recorded yet."""
@@ -190,20 +160,8 @@ class ListScheduler:
         reservation = self._reservations.get(draft.allocator.quota_scope(waiting))
         if reservation is not None:
             return reservation.reason()
-        planning = self._rule.planning
-        if planning is not None and not isinstance(answer, Reason):
-            ends_s = draft.now_s + expected_s(waiting, planning, draft.now_s)
-            return self._planned_reason(first_on(self._planned, nodes_of(answer), ends_s))
-        return Reason(code=ReasonCode.NOT_CONSIDERED)
-
-    def _planned_reason(self, blocking: PlannedStart | None) -> Reason:
-        """Why a job was not started that would fit, but for a reservation."""
-        if blocking is not None:
-            return blocking.reason()
-        if self._walk_at_s < math.inf:
-            return Reason(code=ReasonCode.ROUND, until_s=self._walk_at_s)
-        if self._last is not None:
-            return Reason(code=ReasonCode.BEHIND, job=self._last.job.id)
+        if self._planned is not None and not isinstance(answer, Reason):
+            return self._planned.reason(waiting, answer, draft.now_s)
         return Reason(code=ReasonCode.NOT_CONSIDERED)
 
 
