@@ -284,13 +284,20 @@ def _window_scores(window: _Window) -> tuple[int, list[Scored]]:
 
 
 def _before(path: Path, skip: int) -> list[PastRun]:
-    """Return the jobs before a window that would have ended by its begin, had they started at once."""
+    """Return the jobs before a window as if they had started at once: what each ran for, or has run for by then.
+
+    Without those that had not ended only short ones would be known.
+    """
     found = read_trace(path).submissions[max(skip - RECENT, 0) : skip + 1]
     begun_s = found[-1].submit_s
     return [
-        PastRun(job=replace(each.job, work=None, depends_on=()), submit_s=each.submit_s - begun_s, work_s=each.target)
+        PastRun(
+            job=replace(each.job, work=None, depends_on=()),
+            submit_s=each.submit_s - begun_s,
+            work_s=each.target if each.submit_s + each.target <= begun_s else None,
+            done_s=min(begun_s - each.submit_s, each.target),
+        )
         for each in found[:-1]
-        if each.submit_s + each.target <= begun_s
     ]
 
 

@@ -18,6 +18,9 @@ from rota.perf.speed.model import SpeedModel
 FEWEST = 3
 """Runs of each kind from which on a speed is known."""
 SLOWEST = 0.05
+DOUBT = 0.25
+"""How far the power of its size by which a job's speed grows is expected from the usual one (standard deviation)."""
+LEAST_SCATTER = 0.01
 
 
 class PlacementLearner:
@@ -101,22 +104,32 @@ def _factors(runs: Sequence[PastRun], kind_of_run: Callable[[PastRun], Hashable 
 
 
 def _scaling(runs: Sequence[PastRun]) -> float:
-    """Return the power of its size by which an elastic job's speed grows: a line through logarithms of like runs."""
+    """Return the power of its size by which an elastic job's speed grows: a line through logarithms of like runs.
+
+    Sizes are relative to what each job asks for, since like jobs that ask for more need not do more work. A line that
+    few runs tell, or that scatter, counts little against the usual power.
+    """
     groups: dict[Hashable, list[tuple[float, float]]] = {}
     for run in runs:
         seconds = (run.work_s or 0.0) / _size(run)
-        point = (math.log(_on(run).tasks), math.log(max(seconds, 1e-3)))
+        point = (math.log(_size(run)), math.log(max(seconds, 1e-3)))
         groups.setdefault((run.job.user, run.job.name), []).append(point)
-    across = squares = 0.0
-    count = 0
+    across = squares = height = 0.0
+    count = freedom = 0
     for points in groups.values():
         middle_x, middle_y = _mean([x for x, _ in points]), _mean([y for _, y in points])
         across += math.fsum((x - middle_x) * (y - middle_y) for x, y in points)
         squares += math.fsum((x - middle_x) ** 2 for x, _ in points)
+        height += math.fsum((y - middle_y) ** 2 for _, y in points)
+        freedom += len(points) - 1
         count += len(points) if any(x != middle_x for x, _ in points) else 0
+    usual = SpeedModel().scaling
     if count < 2 * FEWEST or not squares:
-        return SpeedModel().scaling
-    return min(max(-across / squares, 0.0), 1.0)
+        return usual
+    slope = -across / squares
+    scatter = max(height - slope * slope * squares, 0.0) / max(freedom - 1, 1) + LEAST_SCATTER**2
+    held = scatter / (DOUBT * DOUBT * squares)
+    return min(max((slope + held * usual) / (1.0 + held), 0.0), 1.0)
 
 
 def _size(run: PastRun) -> float:

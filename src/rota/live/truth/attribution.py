@@ -82,7 +82,7 @@ class TrueJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
+class CostsThen:
     """What starts and stops were known to take at a moment."""
 
     costs: Costs = field(default_factory=Costs)
@@ -138,10 +138,10 @@ class Hindsight:
         self,
         jobs: Sequence[TrueJob],
         type_of: Mapping[str, DeviceType] | None = None,
-        prices: Callable[[float], Prices] | None = None,
+        prices: Callable[[float], CostsThen] | None = None,
     ) -> None:
         """`prices` says what starts and stops were known to take at a moment; it is asked in order of time."""
-        self._prices = prices or (lambda now_s: Prices())
+        self._prices = prices or (lambda now_s: CostsThen())
         self._jobs = sorted(jobs, key=lambda each: each.submit_s)
         self._by_id: Mapping[JobId, TrueJob] = {each.job.id: each for each in jobs}
         self._type_of = type_of or {}

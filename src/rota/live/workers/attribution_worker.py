@@ -23,7 +23,7 @@ from rota.drivers.simulator.study import Setting, scheduler, setting_of
 from rota.forecast.costs import CostLearner
 from rota.forecast.past import RanOn
 from rota.forecast.speeds import PlacementLearner
-from rota.live.truth.attribution import Hindsight, PastQuestion, Prices, TrueJob, explain
+from rota.live.truth.attribution import CostsThen, Hindsight, PastQuestion, TrueJob, explain
 from rota.live.workers.whatif import JOURNAL
 from rota.policies import find_policy
 from rota.store.journal import JournalReader
@@ -105,11 +105,11 @@ class PricesSoFar:
             self._steps = deque(json.loads(line) for line in lines)
         self._learner = CostLearner()
 
-    def at(self, now_s: float) -> Prices:
+    def at(self, now_s: float) -> CostsThen:
         """Return what was known at a moment."""
         while self._steps and float(self._steps[0]["t"]) <= now_s:
             self._learner.take(self._steps.popleft())
-        return Prices(
+        return CostsThen(
             costs=self._learner.learned().costs(in_rounds=self._in_rounds),
             orders=self._learner.order_times(),
             stops_s=self._learner.stops_under_way(),
