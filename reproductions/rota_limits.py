@@ -109,12 +109,12 @@ def main(load: float, starts: tuple[int, ...]) -> None:
     best = [mean for mean, _ in rows["`srsf`"]]
     print(f"| order | {' | '.join(f'from {start}' for start in starts)} | mean | worst FTF |")
     print(f"|---|{'---:|' * (len(starts) + 2)}")
-    for name, found in rows.items():
-        over = [mean / least for (mean, _), least in zip(found, best, strict=True)]
+    for name, pairs in rows.items():
+        over = [mean / least for (mean, _), least in zip(pairs, best, strict=True)]
         cells = [f"{one:.3f}" for one in (*over, statistics.mean(over))]
-        print(f"| {name} | {' | '.join(cells)} | {max(ftf for _, ftf in found):.2f} |")
-    unknowing = [found for name, found in rows.items() if name not in ("`srsf`", "`e-las`")]
-    least = [min(found[at][0] for found in unknowing) / best[at] for at in range(len(starts))]
+        print(f"| {name} | {' | '.join(cells)} | {max(ftf for _, ftf in pairs):.2f} |")
+    unknowing = [pairs for name, pairs in rows.items() if name not in ("`srsf`", "`e-las`")]
+    least = [min(pairs[at][0] for pairs in unknowing) / best[at] for at in range(len(starts))]
     print(f"| best of all that know no single job | {' | '.join(f'{one:.3f}' for one in least)} | | |")
 
 
