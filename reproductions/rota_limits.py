@@ -45,7 +45,7 @@ def indices(services: np.ndarray) -> list[float]:
     """Return the Gittins index at each age of `AGES`."""
     sizes = np.sort(services)
     sums = np.concatenate([[0.0], np.cumsum(sizes)])
-    found = []
+    found: list[float] = []
     for age in AGES:
         first = int(np.searchsorted(sizes, age, side="right"))
         if first == sizes.size:
