@@ -118,6 +118,12 @@ class Manager:
         self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)
         return self
 
+    def must_be_alive(self) -> None:
+        """Fail with the end of what it said if it has ended by itself."""
+        assert self.process is not None
+        status = self.process.poll()
+        assert status is None, f"the manager ended with {status}: {self._log.read_text()[-4000:]}"
+
     def start(self, within_s: float = 180.0) -> Manager:
         """Start it and wait until it answers."""
         sign = self.folder / "state" / "rota" / "manager.json"

@@ -67,6 +67,7 @@ def shared(users: tuple[str, str]) -> Iterator[Shared]:
         manager.start_guarded()
         attacker, victim = (_stranger(manager, name) for name in users)
         yield Shared(manager=manager, attacker=attacker, victim=victim, secrets=secrets, device=device)
+        manager.must_be_alive()
     finally:
         manager.clean_up()
         shutil.rmtree(folder, ignore_errors=True)

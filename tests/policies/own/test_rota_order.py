@@ -66,6 +66,16 @@ def test_job_loses_its_devices_when_it_reaches_the_next_level() -> None:
     assert world.settle(world.timer(50.0)) == [stop("a"), start("b", on("n1", 2))]
 
 
+def test_levels_are_looked_at_only_when_a_job_waits() -> None:
+    world = World(gpus=2, policy=PLAIN)
+    world.settle(world.submit("a", gpus=2))
+
+    assert world.engine.wakeup_s == math.inf
+    world.pass_s(250.0)
+    assert world.settle(world.submit("b", gpus=2)) == [stop("a"), start("b", on("n1", 2))]
+    assert world.engine.wakeup_s == 300.0
+
+
 def test_job_that_just_started_is_not_stopped_while_a_restart_costs_more() -> None:
     world = World(gpus=1, policy=PLAIN + ",settle=3", restart_s=20.0)
     world.settle(world.submit("a"))

@@ -44,6 +44,8 @@ class Index:
         self._keeps_holders = self._expects or rule.backfill is Backfill.PLAN or rule.groups is not None
         self.places: dict[LiveJob, IndexEntry] = {}
         self.lanes: dict[Hashable, Lane] = {}
+        self.waiting = 0
+        """How many jobs wait."""
         self.holders = Holders()
         self.holding: dict[LiveJob, None] = {}
         """The holders of devices; kept only for rules that need them."""
@@ -118,6 +120,7 @@ class Index:
         entry = (moved(turn.key, slope, -now_s) if slope else turn.key, live)
         until_s = turn.until_s if turn.until_s < relaxes_s else relaxes_s
         place = self.places[live] = IndexEntry(entry, slope, lane, until_s, scattered_s=lane.scattered_s(now_s))
+        self.waiting += 1
         if lane.add(entry):
             self.fresh[lane] = None
         if self._expects:
@@ -238,6 +241,7 @@ class Index:
 
     def _leave(self, lane: Lane, place: IndexEntry, now_s: float) -> None:
         place.entry[1].count_scattered(lane.scattered_s(now_s) - place.scattered_s)
+        self.waiting -= 1
         if lane.remove(place.entry):
             self.fresh[lane] = None
         if self._expects:

@@ -54,6 +54,11 @@ class ListScheduler:
         return change_s if self._planned is None else min(change_s, self._planned.wakeup_s)
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether a job waits: if none does, a key that changes decides nothing until one arrives."""
+        return self._index.waiting > 0
+
+    @property
     def memory(self) -> Any:
         """What the rule has learned."""
         return self._rule.memory

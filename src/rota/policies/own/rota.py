@@ -73,8 +73,15 @@ class LevelPolicy:
 
     @property
     def wakeup_s(self) -> float:
-        """When the active mechanism plans next, or a job that was spared loses its protection."""
-        return min(self._active.wakeup_s, self._spared_until_s, self._order.standings.next_look_s)
+        """When the active mechanism plans next, or a job that was spared loses its protection.
+
+        A job's level depends on its service alone. While no job waits, jobs that reach the next level are not looked at
+        until one arrives.
+        """
+        next_s = min(self._spared_until_s, self._order.standings.next_look_s)
+        if self._active is self._list and not self._list.is_waited_for:
+            return next_s
+        return min(next_s, self._active.wakeup_s)
 
     @property
     def memory(self) -> Any:
