@@ -297,11 +297,15 @@ class ProcessKubelet(Hollow):
             writer.close()
 
         up = asyncio.ensure_future(upward())
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(CHUNK):
-                await socket.send_bytes(b"\x00" + data)
-        await socket.close()
-        await up
+        try:
+            with contextlib.suppress(ConnectionError):
+                while data := await reader.read(CHUNK):
+                    await socket.send_bytes(b"\x00" + data)
+            await socket.close()
+            await up
+        finally:  # also where the kubelet is stopped meanwhile
+            up.cancel()
+            writer.close()
         return socket
 
 
