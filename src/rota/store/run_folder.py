@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import math
 import os
@@ -69,9 +70,22 @@ def attempt_folder(home: Path, job_id: JobId, attempt: int) -> Path:
     return home / "runs" / job_id / str(attempt)
 
 
+def matching(folder: Path, pattern: str) -> list[Path]:
+    """Return the paths below a folder that match a pattern, in order; what is removed meanwhile is left out.
+
+    `Path.glob` raises an error where a folder goes while it is looked through.
+    """
+    return [folder / name for name in sorted(glob.glob(pattern, root_dir=folder))]
+
+
+def task_files(home: Path, job_id: JobId, pattern: str) -> list[Path]:
+    """Return the files of a job's tasks over all attempts; not what tasks themselves wrote to folders of their own."""
+    return matching(home / "runs" / job_id, f"[0-9]*/*/{pattern}")
+
+
 def stop_causes(home: Path, job_id: JobId, attempt: int) -> set[str]:
     """Return why the tasks of an attempt were ordered to stop."""
-    orders = attempt_folder(home, job_id, attempt).glob("*/stop.json")
+    orders = matching(attempt_folder(home, job_id, attempt), "*/stop.json")
     return {str(order.get("cause", "")) for path in orders if (order := read_json(path)) is not None}
 
 
@@ -201,8 +215,8 @@ def usage(home: Path, job_id: JobId, attempt: int) -> Json | None:
 
 def gpu_usage(home: Path, job_id: JobId, attempt: int) -> Json:
     """What the tasks of an attempt used of GPUs, in the end or so far: of each amount the largest, if any was seen."""
-    folder = attempt_folder(home, job_id, attempt)
-    records = [known for path in sorted(folder.glob("*/gpus.json")) if (known := read_json(path)) is not None]
+    paths = matching(attempt_folder(home, job_id, attempt), "*/gpus.json")
+    records = [known for path in paths if (known := read_json(path)) is not None]
     names = dict.fromkeys(name for known in records for name in known)
     return {name: max(float(known[name]) for known in records if name in known) for name in names}
 

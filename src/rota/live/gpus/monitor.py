@@ -24,7 +24,7 @@ from rota.drivers.local.gpu.telemetry import GpuHolder, GpuTelemetry
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
 from rota.store import clock
-from rota.store.run_folder import attempt_folder, read_json, write_json
+from rota.store.run_folder import attempt_folder, matching, read_json, write_json
 
 log = logging.getLogger("rota.live")
 IDLE_EVERY_S = 10.0
@@ -137,7 +137,7 @@ class GpuMonitor:
 
     def _pass_on(self, job_id: JobId, attempt: int) -> None:
         """Tell what supervisors have warned of since the last look."""
-        for path in attempt_folder(self._home, job_id, attempt).glob("*/*warning.json"):
+        for path in matching(attempt_folder(self._home, job_id, attempt), "*/*warning.json"):
             try:
                 found = read_json(path)
                 key = (str(path), float((found or {})["at_s"]))

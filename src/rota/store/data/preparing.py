@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rota.core.model.job import JobId
-from rota.store.run_folder import attempt_folder, read_json
+from rota.store.run_folder import attempt_folder, matching, read_json
 
 _BEGIN, _END = "preparing-", ".json"
 MIB = 1 << 20
@@ -20,7 +20,7 @@ def preparing(home: Path, job_id: JobId, attempt: int) -> str:
     """Return what a job waits for that has its devices and does not run yet; nothing if that is not known."""
     folder = attempt_folder(home, job_id, max(attempt, 1))
     said = []
-    for file in sorted(folder.glob(f"{_BEGIN}*{_END}")):
+    for file in matching(folder, f"{_BEGIN}*{_END}"):
         name, found = file.name[len(_BEGIN) : -len(_END)], read_json(file) or {}
         if found.get("phase") == "fetching":
             done, total = (round(int(found[key]) / MIB) for key in ("done", "total"))

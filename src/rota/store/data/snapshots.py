@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rota.core.errors import RotaError
 from rota.store import clock
+from rota.store.run_folder import matching
 
 MOST_BYTES = 256 << 20
 MOST_OF_TENANT = 20 << 30
@@ -109,7 +110,7 @@ class Snapshots:
         """Delete what no job names and no request asked for in the last day; return the digests."""
         gone = []
         before = clock.now_s() - KEPT_S
-        for path in self._folder.glob("*/*"):
+        for path in matching(self._folder, "*/*"):
             digest = path.name.partition(".")[0]
             try:
                 if clock.from_wall_s(path.stat().st_mtime) < before and (path.suffix == ".part" or digest not in named):

@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.core.model.job import JobId
 from rota.drivers.local.gpu.settings import EnergyRates
-from rota.store.run_folder import read_json
+from rota.store.run_folder import read_json, task_files
 
 J_PER_KWH = 3.6e6
 SHARED = "its GPUs were shared with other jobs; the energy is that of the devices while it ran, not of this job alone"
@@ -43,7 +43,7 @@ class JobEnergy:
 def energy_of(home: Path, job_id: JobId) -> JobEnergy | None:
     """Return the energy of a job so far; None if its GPUs do not count it, or it had none."""
     joules, alone, found = 0.0, True, False
-    for path in (home / "runs" / job_id).glob("*/*/energy.json"):
+    for path in task_files(home, job_id, "energy.json"):
         try:
             known = read_json(path)
             if known is not None:
@@ -61,9 +61,8 @@ def own_energy_j(home: Path, job_id: JobId) -> float:
 
 def warnings_of(home: Path, job_id: JobId) -> list[dict[str, Any]]:
     """Return the warnings about a job, oldest first: those of its supervisors, and those of the manager."""
-    folder = home / "runs" / job_id
     found: list[dict[str, Any]] = []
-    for path in (*folder.glob("*/*/*warning.json"), folder / "warnings.json"):
+    for path in (*task_files(home, job_id, "*warning.json"), home / "runs" / job_id / "warnings.json"):
         try:
             known = read_json(path)
             found.extend((known or {}).get("warnings", [known] if known else []))

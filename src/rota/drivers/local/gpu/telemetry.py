@@ -17,7 +17,7 @@ from rota.core.model.job import JobId
 from rota.drivers.local.gpu.sensors import FIELDS, GpuAbout, GpuSample, Values
 from rota.drivers.local.gpu.series import SampleSeries
 from rota.drivers.local.gpu.user_report import GpuUseByUser
-from rota.store.run_folder import attempt_folder, read_json, write_json
+from rota.store.run_folder import attempt_folder, matching, read_json, write_json
 
 SAVE_S = 60.0
 SERIES_FILE = "gpu-series.json"
@@ -125,7 +125,7 @@ class GpuTelemetry:
         """Return what can be attributed to one of several jobs on a GPU: its own memory, as its supervisors see it."""
         known = [
             found.get("gpu_memory_now_bytes")
-            for path in attempt_folder(self._home, holder.job_id, holder.attempt).glob("*/gpus.json")
+            for path in matching(attempt_folder(self._home, holder.job_id, holder.attempt), "*/gpus.json")
             if (found := read_json(path)) is not None
         ]
         own = max((float(each) for each in known if each is not None), default=None)
