@@ -3,6 +3,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,32 @@ def test_versions_without_a_job_make_room_the_longest_unused_first(tmp_path: Pat
 
     assert {name: path.exists() for name, path in paths.items()} == {"one": True, "two": False, "three": True}
     assert sum(CacheEntry(each).held_bytes for each in (tmp_path / "buckets").iterdir() if each.is_dir()) == 800
+
+
+def test_objects_that_are_completed_meanwhile_do_not_fail_the_count(tmp_path: Path) -> None:
+    entry = CacheEntry(tmp_path / "entry")
+    entry.make()
+    objects = tmp_path / "entry" / "objects"
+    (objects / "kept").write_bytes(b"x" * 7)
+    over = threading.Event()
+
+    def complete() -> None:
+        while not over.is_set():
+            for name in map(str, range(20)):
+                (objects / f"{name}.part").write_bytes(b"x")
+                (objects / f"{name}.part").replace(objects / name)
+                (objects / name).unlink()
+
+    thread = threading.Thread(target=complete)
+    thread.start()
+    try:
+        counted = [entry.held_bytes for _ in range(3000)]
+    finally:
+        over.set()
+        thread.join()
+
+    assert min(counted) >= 7
+    assert max(counted) > 7, "no other object was ever there"
 
 
 def _used(home: Path, version: Path, at_s: float) -> None:

@@ -157,10 +157,12 @@ class CacheEntry:
     @property
     def held_bytes(self) -> int:
         """What its objects take, those included that are being written."""
-        if not self._objects.is_dir():
-            return 0
-        with os.scandir(self._objects) as found:
-            return sum(each.stat(follow_symlinks=False).st_size for each in found)
+        held = 0
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._objects) as found:
+            for each in found:
+                with contextlib.suppress(FileNotFoundError):  # another process has completed or removed it meanwhile
+                    held += each.stat(follow_symlinks=False).st_size
+        return held
 
     @property
     def used_bytes(self) -> int:
