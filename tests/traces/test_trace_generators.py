@@ -55,6 +55,19 @@ def test_offered_load_is_the_one_asked_for(kind: str, gpus: int, load: float) ->
 
 
 @each_kind
+@pytest.mark.parametrize("gpus", [1, 4, 64])
+def test_every_job_fits_the_devices_that_the_workload_is_for(kind: str, gpus: int) -> None:
+    sizes = [
+        max(entry.job.gpus for entry in generate(kind, jobs=800, seed=seed, gpus=gpus).submissions)
+        for seed in (2, 2002)
+    ]
+    unbounded = max(entry.job.gpus for entry in generate(kind, jobs=800, seed=2002, gpus=4096).submissions)
+
+    assert max(sizes) <= gpus
+    assert max(sizes) == min(gpus, unbounded) or gpus > 8, "smaller than there is need for"
+
+
+@each_kind
 @pytest.mark.parametrize("jobs", [1, 2, 7, 1000])
 def test_workload_is_sorted_whole_and_from_zero(kind: str, jobs: int) -> None:
     submissions = generate(kind, jobs=jobs, seed=3).submissions

@@ -250,4 +250,5 @@ def _refuse_leftovers(engine: Engine) -> None:
         why = reason.sentence() if reason is not None else "nothing more happens"
     else:
         why = "its speed is 0 where it was placed"
-    raise RotaError(f"job {live.job.id} and {len(left) - 1} more never end: {why}")
+    others = f" and {len(left) - 1} more never end" if len(left) > 1 else " never ends"
+    raise RotaError(f"job {live.job.id}{others}: {why}")

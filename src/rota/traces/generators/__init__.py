@@ -52,22 +52,24 @@ def generate(
     elastic: float = 0.0,
     deadlines: float = 0.0,
 ) -> Workload:
-    """A workload whose mean demand, from the first submission to the last, is `load` times `gpus`.
+    """A workload whose mean demand, from the first submission to the last, is `load` times `gpus`; no job asks for more.
 
     A share of `elastic` of the jobs may be resized; `deadlines` is the share that has one.
     """
     _check(kind, jobs, gpus, load)
     with collection_paused():
-        made = _generated(kind, jobs, seed, load * gpus)
+        made = _generated(kind, jobs, seed, gpus, load)
         return replace(made, submissions=constrained(made.submissions, elastic=elastic, deadlines=deadlines, seed=seed))
 
 
-def _generated(kind: str, jobs: int, seed: int, demand_gpus: float) -> Workload:
+def _generated(kind: str, jobs: int, seed: int, gpus: int, load: float) -> Workload:
     rng = Random(seed)
     parts = [(KINDS[name], KINDS[name].draw(rng, count)) for name, count in _counts(kind, jobs).items()]
     _name_models([campaign for _, campaigns in parts for campaign in campaigns], seed)
     planned = [job for _, campaigns in parts for campaign in campaigns for job in campaign]
-    span_s = sum(job.gpu_s for job in planned) / demand_gpus
+    for job in planned:
+        job.gpus = min(job.gpus, gpus)
+    span_s = sum(job.gpu_s for job in planned) / (load * gpus)
     for part, campaigns in parts:
         part.place(rng, campaigns, span_s)
     planned.sort(key=lambda job: job.submit_s)
