@@ -2,8 +2,8 @@
 
 Three generators with three seeds each, and three slices of the Philly trace at loads of about 0.9, 1.1 and 2; a restart
 costs 30 s, and nothing is known beforehand. Results are cached by workload, policy and the source of Rota's own policy,
-so that a run that was interrupted resumes.
-Run: `ROTA_DATA=... python reproductions/rota_policy.py [--cache DIR] [--processes N] [POLICY...]`.
+so that a run that was interrupted resumes. With other seeds, only generated workloads are run, any number of them.
+Run: `ROTA_DATA=... python reproductions/rota_policy.py [--cache DIR] [--processes N] [--seeds FIRST-LAST] [POLICY...]`.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ def _philly() -> Workload:
     return read_trace(Path(os.environ["ROTA_DATA"]) / "philly" / "philly.csv")
 
 
-def cases() -> list[Case]:
-    """Return the twelve workloads; without `ROTA_DATA`, the nine generated ones."""
+def cases(seeds: Sequence[int] = SEEDS) -> list[Case]:
+    """Return the twelve workloads; without `ROTA_DATA` or with other seeds, the generated ones."""
     made = [
         Case(name=f"{kind} {seed}", kind=kind, jobs=jobs, load=load, start=seed)
         for kind, jobs, load in GENERATED
-        for seed in SEEDS
+        for seed in seeds
     ]
-    if "ROTA_DATA" in os.environ:
+    if "ROTA_DATA" in os.environ and seeds is SEEDS:
         made += [
             Case(name=f"philly at {load:g}", kind="philly", jobs=SLICE_JOBS, load=load, start=start)
             for start, load in SLICES
@@ -175,16 +175,18 @@ def measured(task: tuple[Path, Case, str]) -> None:
         print(f"{task[1].name:18} {task[2]:45} {found}", file=sys.stderr, flush=True)
 
 
-def results(cache: Path, policies: Sequence[str], processes: int) -> dict[str, dict[str, Figures]]:
+def results(
+    cache: Path, policies: Sequence[str], workloads: Sequence[Case], processes: int
+) -> dict[str, dict[str, Figures]]:
     """Return the figures by workload and policy; policies that refuse a workload are left out of it."""
-    tasks = [(cache, case, policy) for policy in policies for case in cases()]
+    tasks = [(cache, case, policy) for policy in policies for case in workloads]
     if processes > 1:
         with ProcessPoolExecutor(processes) as pool:
             list(pool.map(measured, tasks))
     else:
         for task in tasks:
             measured(task)
-    table: dict[str, dict[str, Figures]] = {case.name: {} for case in cases()}
+    table: dict[str, dict[str, Figures]] = {case.name: {} for case in workloads}
     for task in tasks:
         read = json.loads(_cached(*task).read_text())
         if isinstance(read, dict):
@@ -239,17 +241,23 @@ def _dominates(other: Figures, mine: Figures) -> bool:
     return no_worse and (other.jct_s < mine.jct_s or other.p99_ftf < mine.p99_ftf)
 
 
+def _seeds(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("policies", nargs="*", help="policies beside rota and srsf; all named ones by default")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "rota-policy")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--mine", default="rota", help="the variant of rota that the checks are about")
+    parser.add_argument("--seeds", type=_seeds, default=SEEDS, help="other seeds of the generators, such as 4001-4020")
     given = parser.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
     wanted = given.policies or [*map(spec, names()), *EXTRA]
     policies = list(dict.fromkeys([given.mine, "srsf", *wanted]))
-    table = results(given.cache, policies, given.processes)
+    table = results(given.cache, policies, cases(given.seeds), given.processes)
     show(table, policies)
     print()
     for claim, holds in checks(table, given.mine):

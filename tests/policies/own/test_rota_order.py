@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import World, job, on, start, stop
+from builders import World, job, node, on, start, stop
 from rota.core.errors import RotaError
+from rota.core.messages.events import NodeAdded, NodeDrained
 from rota.core.model.cluster import Cluster
+from rota.core.model.job import NodeId
 from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, simulate
 from rota.mechanisms.declare import Knowledge
@@ -26,7 +28,7 @@ from rota.policies.own.predictions import ENOUGH, GroupPredictor
 from rota.tenancy.open import OpenAllocator
 from rota.traces.workload import Submission, Workload
 
-PLAIN = "rota:base_gpu_s=100,margin=0,progress=false,declared=false,learned=false"
+PLAIN = "rota:base_gpu_s=100,growth=2,margin=0,progress=false,declared=false,learned=false"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def reporting(name: str, work: float, **claims: float) -> object:
 
 
 def order(**params: object) -> ServiceOrder:
-    values = RotaParams(**{"base_gpu_s": 100.0, "margin": 0, **params})  # type: ignore[arg-type]  # names are checked by the dataclass
+    values = RotaParams(**{"base_gpu_s": 100.0, "growth": 2.0, "margin": 0, **params})  # type: ignore[arg-type]  # names are checked by the dataclass
     return ServiceOrder(values, Knowledge(reports=SimulatedReports()))
 
 
@@ -263,7 +265,9 @@ def test_price_of_spreading_decides_the_placement() -> None:
     assert declared.placement_with("spread=0.25") == "consolidate:relax_after=600,per_run=0.25"
 
 
-@pytest.mark.parametrize(("policy", "start_s"), [("rota", 50.0), ("rota:spread=0.25", 150.0)], ids=["spreads", "waits"])
+@pytest.mark.parametrize(
+    ("policy", "start_s"), [("rota:growth=2", 50.0), ("rota:growth=2,spread=0.25", 150.0)], ids=["spreads", "waits"]
+)
 def test_gang_waits_for_one_node_where_spreading_has_a_price(policy: str, start_s: float) -> None:
     """One device of each node is free from 50 s on; after 150 s a running job is of a higher level and gives way."""
     jobs = [(job(name, work=work), 0.0) for name, work in (("a", 900.0), ("b", 50.0), ("c", 900.0), ("d", 50.0))]
@@ -285,6 +289,46 @@ def test_wait_for_one_node_grows_with_the_time_that_a_job_ran() -> None:
     assert stage(live, 310.0)[0] == 1
 
 
+# -- gangs that leave little room ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("workers", "level"), [(1, 5), (2, 4), (4, 3)])
+def test_service_of_a_gang_counts_by_the_room_that_it_leaves(workers: int, level: int) -> None:
+    """Levels end at 100, 200, 400, 800...; 2,000 of a gang of 2 of 4 devices count as 1,500, of one of 4 as 500."""
+    world = World(gpus=4, policy="fifo").running("a", gpus=workers, attained_gpu_s=2000.0)
+    rule = order()
+    assert rule.counts_devices(world.engine.state.inventory)
+
+    assert rule.turn(world.live("a"), world.now_s).key[2] == level
+    assert not rule.counts_devices(world.engine.state.inventory)
+
+
+def test_gang_of_all_devices_displaces_jobs_that_had_more_than_its_time() -> None:
+    """It ran for 1,000 s on four devices; by its service alone it would wait for each of the others to end."""
+    jobs = [(job("gang", workers=4, work=2000.0), 0.0)]
+    jobs += [(job(f"single{number}", work=9000.0), 1000.0) for number in range(4)]
+    workload = Workload(
+        submissions=tuple(Submission(job=each, submit_s=at_s) for each, at_s in jobs), source="test", format="rota"
+    )
+
+    rows = simulate(workload, PLAIN, Setting(cluster=Cluster.uniform(("gpu", 4, 4)))).history.jobs
+
+    assert rows[0].end_s is not None
+    assert rows[0].end_s < 6000.0 < min(row.end_s or 0.0 for row in rows[1:])
+
+
+def test_gang_is_ranked_again_when_the_cluster_grows() -> None:
+    """Of eight devices it leaves more room than of four, so that its service counts more than that of the pair."""
+    world = World(gpus=4, policy=PLAIN)
+    world.settle(world.submit("pair", gpus=2))
+    world.pass_s(400.0)
+    world.settle(world.submit("gang", gpus=4))
+    world.pass_s(700.0)
+    assert world.timer() == []
+
+    assert world.step(NodeAdded(node("n2")), NodeDrained(NodeId("n2"))) == [stop("gang")]
+
+
 # -- the bound -----------------------------------------------------------------------------------
 
 
@@ -301,19 +345,28 @@ def workloads(draw: st.DrawFn) -> tuple[Submission, ...]:
 
 
 def bound_s(history: History, at: int, *, devices: int, base: float, growth: float, margin: int) -> float:
-    """The longest that a job may take: its own run, and N times the end of its level on the devices it can't have.
+    """The longest that a job may take: its own run, and what all may have up to its level on the devices it can't have.
 
-    From the level on at which running jobs are kept, the level counts that ends `margin` levels later.
+    From the level on at which running jobs are kept, the level counts that ends `margin` levels later, and a gang may
+    have more by the room that it leaves.
     """
     row = history.jobs[at]
     assert row.end_s is not None
-    present = sum(
-        other.end_s is not None and other.submit_s < row.end_s and other.end_s > row.submit_s for other in history.jobs
-    )
     levels = Levels(base, growth)
     level = levels.of(row.gpu_s)
+    if level > SHORT:
+        level = max(levels.of(row.gpu_s * room(row.gpus, devices)), SHORT)
     limit = levels.limit(level + margin if level >= SHORT else level)
-    return row.run_s + present * limit / (devices - row.gpus + 1)
+    had = [
+        limit if level < SHORT else limit / room(other.gpus, devices)
+        for other in history.jobs
+        if other.end_s is not None and other.submit_s < row.end_s and other.end_s > row.submit_s
+    ]
+    return row.run_s + math.fsum(had) / (devices - row.gpus + 1)
+
+
+def room(gpus: float, devices: int) -> float:
+    return (devices - gpus + 1) / devices
 
 
 @pytest.mark.slow
@@ -330,7 +383,7 @@ def test_no_job_takes_longer_than_the_bound(
     """No job waits longer than N jobs take to leave the levels up to its own."""
     workload = Workload(submissions=submissions, source="test", format="rota")
     setting = Setting(cluster=Cluster.uniform(("gpu", 4, 4)), placement="any", costs=Costs(restart_s=restart_s))
-    policy = f"{PLAIN.replace('margin=0', f'margin={margin}')},growth={growth}"
+    policy = PLAIN.replace("margin=0", f"margin={margin}").replace("growth=2", f"growth={growth}")
 
     history = simulate(workload, policy, setting).history
 

@@ -42,7 +42,7 @@ SPEED = SpeedModel(
         source="test",
     )
 )
-SHARES = "rota:sharing=true,base_gpu_s=100,margin=0"
+SHARES = "rota:sharing=true,base_gpu_s=100,growth=2,margin=0"
 
 
 def history_of(

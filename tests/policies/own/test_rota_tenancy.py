@@ -15,7 +15,7 @@ from rota.cli.main import status
 from rota.core.model.job import TenantId
 from tenancy.quota_world import own, world
 
-POLICY = "rota:base_gpu_s=100,margin=0"
+POLICY = "rota:base_gpu_s=100,growth=2,margin=0"
 TUTORIAL = ROOT / "docs" / "tutorial" / "tenants.md"
 EXERCISES = (
     ("safety", "lab"),

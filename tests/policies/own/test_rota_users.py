@@ -134,7 +134,7 @@ def flooded(policy: str, *, limit_s: float = 60_000.0) -> World:
     return world
 
 
-@pytest.mark.parametrize(("policy", "displaces"), [("rota", False), ("rota:half_life_s=0", True)])
+@pytest.mark.parametrize(("policy", "displaces"), [("rota:lenient=16", False), ("rota:half_life_s=0", True)])
 def test_user_who_flooded_does_not_displace_another(policy: str, displaces: bool) -> None:
     world = flooded(policy)
 
@@ -209,7 +209,7 @@ def test_users_ahead_wait_as_if_their_jobs_had_that_service(
     """The bound holds with the level of what the user is ahead by, which is less than all that it had."""
     workload = Workload(submissions=submissions, source="test", format="rota")
     setting = Setting(cluster=Cluster.uniform(("gpu", 4, 4)), placement="any")
-    policy = f"rota:base_gpu_s=100,margin={margin},learned=false,users=false,half_life_s={half_life_s:g}"
+    policy = f"rota:base_gpu_s=100,growth=2,margin={margin},learned=false,users=false,half_life_s={half_life_s:g}"
 
     history = simulate(workload, policy, setting).history
 
@@ -219,8 +219,9 @@ def test_users_ahead_wait_as_if_their_jobs_had_that_service(
         ahead = math.fsum(each.gpu_s for each in history.jobs if each.user == row.user)
         level = max(levels.of(row.gpu_s), levels.of(ahead / RotaParams().lenient))
         limit = levels.limit(level + margin if level >= SHORT else level)
-        present = sum(
-            other.end_s is not None and other.submit_s < row.end_s and other.end_s > row.submit_s
+        had = [
+            limit if level < SHORT else limit / ((4 - other.gpus + 1) / 4)
             for other in history.jobs
-        )
-        assert row.end_s - row.submit_s <= row.run_s + present * limit / (4 - row.gpus + 1) + 1e-6
+            if other.end_s is not None and other.submit_s < row.end_s and other.end_s > row.submit_s
+        ]
+        assert row.end_s - row.submit_s <= row.run_s + math.fsum(had) / (4 - row.gpus + 1) + 1e-6

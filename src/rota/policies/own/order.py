@@ -1,7 +1,8 @@
 """The order of jobs under Rota's own policy: by level, running before waiting, users in turn, small gangs first.
 
 A running job counts as a few levels lower than it is, so that only a job that has had far less displaces it. Jobs of
-the first levels, which are short as far as is known, displace running jobs of all higher levels.
+the first levels, which are short as far as is known, displace running jobs of all higher levels. A gang that leaves
+little room for others can only run while they hold little; beyond the first levels its service counts by that room.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from rota.core.model.job import WHOLE, DeviceType, Job
+from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import JobView
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.ordering.rule import Turn, later
@@ -56,6 +59,7 @@ class ServiceOrder:
         """Whether jobs are asked that say by a label that they report; of real jobs, `reported` is read."""
         self._priorities = params.priorities
         self._margin = params.margin
+        self._gangs = params.gangs
         self._base_gpu_s = max(params.base_gpu_s, RESTARTS * knowledge.restart_s)
         self._levels = Levels(self._base_gpu_s, params.growth)
         self.in_common_units = False
@@ -63,8 +67,23 @@ class ServiceOrder:
         self.standings = UserStandings(params, self._levels, self.service)
         self._present: dict[str, int] = {}
         """By user, the jobs that have a place in the order."""
+        self._devices: dict[DeviceType, int] = {}
+        """The devices of the cluster, by type."""
+        self._recounts = 0
         self._sizes = GroupPredictor()
         self._declared = GroupPredictor()
+
+    def counts_devices(self, inventory: Inventory) -> bool:
+        """Count the devices of the cluster; return whether there are others than before, so that places may differ."""
+        found = {pool.device_type: pool.devices for pool in inventory.pools}
+        before, self._devices = self._devices, found
+        self._recounts += found != before
+        return found != before
+
+    @property
+    def changes(self) -> int:
+        """How often places may have changed that jobs had by something other than their own service."""
+        return self._recounts + self.standings.changes
 
     # -- what is learned -------------------------------------------------------------------------
 
@@ -123,12 +142,16 @@ class ServiceOrder:
         had, pace = self.service(job, now_s)
         level = self._levels.of(had)
         least = self.standings.least_rank(asked, level)
+        room = 1.0
+        if level >= SHORT and asked.gpu_milli > WHOLE and self._gangs:
+            room = self.room(asked)
+            level = self._level(had, room)
         waits = not job.holds
         # A running job of the levels that the margin makes alike is looked at when it has passed the last of them.
         alike = not waits and not least and SHORT <= level < SHORT + self._margin and asked.deadline_s is None
-        until_gpu_s = self._levels.limit(SHORT + self._margin if alike else level)
+        until_gpu_s = self._levels.limit(SHORT + self._margin if alike else level) / room
         if level and (memo.predicted_gpu_s or job.reported is not None or (self._asks and asked.labels)):
-            level, memo, until_gpu_s = self._with_knowledge(job, had, memo, now_s, level, until_gpu_s)
+            level, memo, until_gpu_s = self._with_knowledge(job, had, room, memo, now_s, level, until_gpu_s)
         until_s = math.inf
         if pace:
             until_s = later(now_s, (until_gpu_s - had) / pace)
@@ -150,6 +173,23 @@ class ServiceOrder:
         unit = job.job.gpus / (job.nominal_rate or 1.0)
         return job.work_done(now_s) * unit, job.progress_rate * unit
 
+    def room(self, job: Job) -> float:
+        """Return the fraction of the devices that a job can use of which others must leave it at least one more to run.
+
+        A gang of k of m devices waits while others hold more than m - k.
+        """
+        types = {kind for role in job.roles for kind in role.device_types}
+        devices = sum(count for kind, count in self._devices.items() if not types or kind in types)
+        least = job.gpu_milli
+        if job.elastic is not None and self._params.elastic:
+            least = job.elastic.min_tasks * job.roles[0].device_milli
+        return max(devices - least / WHOLE + 1.0, 1.0) / devices if devices and least > WHOLE else 1.0
+
+    def _level(self, gpu_s: float, room: float) -> int:
+        """Return the level of a service; beyond the first levels, that of a gang counts by the room that it leaves."""
+        level = self._levels.of(gpu_s)
+        return level if room >= 1.0 or level <= SHORT else max(self._levels.of(gpu_s * room), SHORT)
+
     def _first_memo(self, job: JobView) -> RankMemo:
         """Return what is remembered of a job that has no place yet: its prediction, and the jobs of its user."""
         beside = 0
@@ -161,33 +201,35 @@ class ServiceOrder:
         return RankMemo(self.predicted_gpu_s(job), beside=beside)
 
     def _with_knowledge(
-        self, job: JobView, had: float, memo: RankMemo, now_s: float, level: int, until: float
+        self, job: JobView, had: float, room: float, memo: RankMemo, now_s: float, level: int, until: float
     ) -> tuple[int, RankMemo, float]:
         """Return the level by predictions and reports, what to remember, and the service at which to look again."""
         if memo.predicted_gpu_s and had < OVERDUE * memo.predicted_gpu_s:
-            level, until = self._lesser(level, until, had, memo.predicted_gpu_s)
+            level, until = self._lesser(level, until, had, memo.predicted_gpu_s, room)
         if self._params.progress and not memo.distrusted:
             done = job.reported
             if done is None:
                 done = self._reports.fraction_done(job.job, job.work_done(now_s))
             if done is not None:
-                level, memo, until = self._by_report(level, until, had, done, memo)
+                level, memo, until = self._by_report(level, until, had, done, memo, room)
         return level, memo, until
 
-    def _lesser(self, level: int, until: float, had: float, predicted: float) -> tuple[int, float]:
+    def _lesser(self, level: int, until: float, had: float, predicted: float, room: float) -> tuple[int, float]:
         """Return the lesser of the levels by service had and to come, and the service at which it changes."""
         least, end = LAST_PART * predicted, OVERDUE * predicted
         to_come = max(predicted - had, least)
-        lower = self._levels.of(to_come)
+        lower = self._level(to_come, room)
         lesser = min(level, lower)
         if lower <= level:
             until = end
-        if lesser and to_come > least and self._levels.limit(lesser - 1) > least:
-            until = min(until, had + max(to_come - self._levels.limit(lesser - 1), 0.0) + 1e-3)
+        if lesser and to_come > least:
+            before = self._levels.limit(lesser - 1) / (room if lesser > SHORT else 1.0)
+            if before > least:
+                until = min(until, had + max(to_come - before, 0.0) + 1e-3)
         return lesser, min(until, end)
 
     def _by_report(
-        self, level: int, until: float, had: float, done: float, memo: RankMemo
+        self, level: int, until: float, had: float, done: float, memo: RankMemo, room: float
     ) -> tuple[int, RankMemo, float]:
         """Return the level by a report of the fraction done; a job whose claim proves false is not trusted again.
 
@@ -201,7 +243,7 @@ class ServiceOrder:
         if not 0 < done <= 1:
             return level, memo, min(until, had + base)
         to_come = had * (1 - done) / done
-        lower = self._levels.of(to_come)
+        lower = self._level(to_come, room)
         if lower < level and (not memo.claimed_gpu_s or had + to_come < memo.claimed_at_gpu_s + memo.claimed_gpu_s):
             memo = memo._replace(claimed_gpu_s=max(to_come, 1.0), claimed_at_gpu_s=had)
         return min(level, lower), memo, min(until, had + max(LOOK_AGAIN * had, base / 4))

@@ -8,6 +8,7 @@ pairs are measured, jobs share devices instead. Tenancies always use the list sc
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from rota.core.engine.draft import Draft
@@ -97,6 +98,7 @@ class LevelPolicy:
         if isinstance(memory, dict) and memory.get("policy") in (NAME, SIZED, SHARED):
             self._order.recall(memory["order"])
         self._order.count(live for live in state.jobs.values() if not live.state.is_final)
+        self._order.counts_devices(state.inventory)
         self._types_differ = self._order.in_common_units = self._params.types and self._differ(state)
         self._order.standings.adopt(state)
         self._elastic = {live: None for live in state.jobs.values() if self._counts(live) and not live.state.is_final}
@@ -114,10 +116,13 @@ class LevelPolicy:
                     self._order.ended(live, now_s)
         self._elastic.update((live, None) for live in changes.arrived if self._counts(live))
         wanted = self._sized if self._wants_sizes else self._usual
+        assert self._state is not None, "a policy adopts a state before it is notified"
+        differs = (changes.freed or changes.shrunk) and self._order.counts_devices(self._state.inventory)
         if wanted is self._active:
             self._active.note(changes, now_s)
+            if differs:
+                self._rank_again(self._state.jobs.values(), now_s)
             return
-        assert self._state is not None, "a policy adopts a state before it is notified"
         self._active.note(changes, now_s)
         if wanted is self._sized:
             self._sized.take_over(self._state)
@@ -140,8 +145,11 @@ class LevelPolicy:
     def _compare_users(self, now_s: float) -> None:
         """Rank jobs again after their users moved ahead or fell back."""
         moved = self._order.standings.look(now_s)
-        if not moved:
-            return
+        if moved:
+            self._rank_again(moved, now_s)
+
+    def _rank_again(self, moved: Iterable[LiveJob], now_s: float) -> None:
+        """Have the active mechanism look at the places of jobs that may have changed."""
         if self._active is self._list:
             self._list.rank_again(moved, now_s)
         else:

@@ -31,7 +31,7 @@ class LevelSharing(DefaultColocationRule):
         self._speed = speed
         self._running: dict[LiveJob, None] = {}
         self._waiting: dict[LiveJob, tuple[tuple[Job, float, int], Turn]] = {}
-        """Places of waiting jobs, each with the request, the start of the wait and the standings that it is for."""
+        """Places of waiting jobs, each with the request, the start of the wait and the changes that it is for."""
         self._now_s = -math.inf
         self._next: tuple[float, float] = (-math.inf, math.inf)
         """When the next change of a running job's place was looked for, and that change."""
@@ -39,7 +39,7 @@ class LevelSharing(DefaultColocationRule):
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
         """Return the place of a waiting job, which stays while it waits unchanged."""
         self._now_s = now_s
-        case = (live.job, live.since_s, self._order.standings.changes)
+        case = (live.job, live.since_s, self._order.changes)
         known = self._waiting.get(live)
         if known is not None and known[0] == case and now_s < known[1].until_s:
             return known[1].key

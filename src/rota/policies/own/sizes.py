@@ -57,15 +57,15 @@ class _Place(NamedTuple):
 
     job: Job
     since_s: float
-    standings: int
-    """How often standings of users had changed."""
+    changes: int
+    """How often places had changed by something other than the job's own service."""
     turn: Turn
 
-    def holds_for(self, live: LiveJob, now_s: float, standings: int) -> bool:
+    def holds_for(self, live: LiveJob, now_s: float, changes: int) -> bool:
         """Return whether the job still waits, unchanged."""
         if live.holds or live.since_s != self.since_s or live.job is not self.job:
             return False
-        return self.standings == standings and now_s < self.turn.until_s
+        return self.changes == changes and now_s < self.turn.until_s
 
 
 class LevelSizes(DefaultSizeRule):
@@ -109,14 +109,14 @@ class LevelSizes(DefaultSizeRule):
 
     def _turn(self, live: LiveJob, now_s: float) -> Turn:
         """Return a job's place in the order; that of a job that waits stays until it runs, is changed or is due."""
-        standings = self._order.standings.changes
+        changes = self._order.changes
         known = self._waiting.get(live.seq)
-        if known is not None and known.holds_for(live, now_s, standings):
+        if known is not None and known.holds_for(live, now_s, changes):
             return known.turn
         turn = self._order.turn(live, now_s)
         live.remember(turn.memo)
         if not live.holds:
-            self._waiting[live.seq] = _Place(live.job, live.since_s, standings, turn)
+            self._waiting[live.seq] = _Place(live.job, live.since_s, changes, turn)
         return turn
 
     # -- which jobs ------------------------------------------------------------------------------
