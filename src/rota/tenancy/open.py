@@ -111,12 +111,7 @@ class OpenAllocator:
             return Reason(code=ReasonCode.NO_MATCHING_NODE, need_milli=job.gpu_milli)
         code = ReasonCode.FRAGMENTED if insist is not None or _scatters(job) else ReasonCode.HOST_BUSY
         until_s = math.inf if insist is None else live.since_s + self._placer.ladder(job, live.ran_s)[-1][0]
-        return Reason(
-            code=code,
-            need_milli=job.gpu_milli,
-            free_milli=_free_milli(job, inventory),
-            until_s=until_s if until_s != math.inf else None,
-        )
+        return _shortage(code, job.gpu_milli, _free_milli(job, inventory), until_s if until_s != math.inf else None)
 
     def _count_reason(self, job: Job, inventory: Inventory) -> Reason:
         missing = _missing_type(job, inventory)
@@ -129,13 +124,13 @@ class OpenAllocator:
             code = ReasonCode.NODES_DOWN
             if _lacks(job, inventory, lambda pool, fractions: pool.devices * WHOLE):
                 code = ReasonCode.NEVER_FITS
-        return _by_count(code, job.gpu_milli, _free_milli(job, inventory))
+        return _shortage(code, job.gpu_milli, _free_milli(job, inventory), None)
 
 
 @lru_cache(4096)
-def _by_count(code: ReasonCode, need_milli: int, free_milli: int) -> Reason:
+def _shortage(code: ReasonCode, need_milli: int, free_milli: int, until_s: float | None) -> Reason:
     """A reason that many jobs have: it is made once, since that costs as much as finding it."""
-    return Reason(code=code, need_milli=need_milli, free_milli=free_milli)
+    return Reason(code=code, need_milli=need_milli, free_milli=free_milli, until_s=until_s)
 
 
 def _has_match(job: Job, inventory: Inventory) -> bool:

@@ -198,7 +198,8 @@ sia = elastic(
     differs=(
         "goodput on a type where a job has not run yet is scaled from a profile at its smallest size. The program is "
         "solved to within 0.2% of its optimum; present configurations win ties. With hundreds of jobs of many shapes "
-        "that takes hundredths of a second for most rounds, and longer where few jobs are equal."
+        "that takes hundredths of a second for most rounds; with a restart cost, by which running jobs of different "
+        "ages differ, a tenth of a second or more, and a few seconds for some."
     ),
     params=SiaParams,
     plans_in_rounds=True,
