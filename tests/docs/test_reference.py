@@ -130,7 +130,11 @@ def test_every_reason_has_a_heading_and_no_other() -> None:
         pytest.param("journal.md", ["start", "stop", "resize", *(cause.value for cause in Cause)], id="decisions"),
         pytest.param("reasons.md", [field.name for field in dataclasses.fields(Reason)], id="fields of reasons"),
         pytest.param("glossary.md", [state.value for state in JobState], id="states"),
-        pytest.param("../howto/write-a-policy.md", list(Turn._fields), id="fields of turns"),
+        pytest.param(
+            "../howto/write-a-policy.md",
+            [name for name in vars(Turn) if not name.startswith("_")],
+            id="fields of turns",
+        ),
         pytest.param("../howto/write-a-policy.md", [f"Backfill.{way.name}" for way in Backfill], id="backfill"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from builders import cluster, job, node, on
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import DeviceType, Elastic, Level
-from rota.core.model.placement import Placement
+from rota.core.model.placement import Placement, has_devices_alone
 from rota.perf.profiles.profile_files import read_profiles
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.model import Costs, SpeedModel, span
@@ -229,3 +230,33 @@ def test_network_cost_slows_a_job_down_by_task() -> None:
     assert model.rate(ring, on("n1", 2, tasks=2) + on("n3", 2, tasks=2), nodes) == 1 / (1 + 0.1 * 8 / 4)
     with pytest.raises(RotaError, match="network cost"):
         SpeedModel(network=-1.0)
+
+
+@pytest.mark.parametrize("placement", [on("n1", 4), on("n1", 2) + on("n4", 2), on("n1", 1) + on("n2", [1], role=1)])
+def test_where_speeds_are_even_a_job_with_its_devices_alone_runs_at_speed_one(placement: Placement) -> None:
+    asked = job("a", gpus=4)
+
+    assert SpeedModel().is_even
+    assert has_devices_alone(placement)
+    assert SpeedModel().rate(asked, placement, list(TREE.nodes)) == SpeedModel().nominal_rate(asked) == 1.0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SpeedModel(profiles=PROFILES),
+        SpeedModel(type_speed={V100: 2.0}),
+        SpeedModel(spread={Level.RACK: 0.5}),
+        SpeedModel(network=0.1),
+        SpeedModel(factor="mine.py:slow"),
+    ],
+)
+def test_what_changes_speeds_by_place_is_not_even(model: SpeedModel) -> None:
+    assert not model.is_even
+
+
+@pytest.mark.parametrize("change", [{"milli": 500}, {"in_turn": True}, {"memory_milli": 500}])
+def test_shared_devices_are_not_had_alone(change: dict[str, Any]) -> None:
+    (slot,) = on("n1", 4)
+
+    assert not has_devices_alone((slot._replace(**change),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from operator import attrgetter
+from operator import add, sub
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,6 @@ from numpy.typing import NDArray
 from rota.core.state.history import History, JobRow
 
 Floats = NDArray[np.float64]
-
-# Columns of a hundred thousand rows, at C speed.
-_FRAGMENTED_S = attrgetter("fragmented_s")
-_GPU_S = attrgetter("gpu_s")
-_GPUS = attrgetter("gpus")
-_IDEAL_S = attrgetter("ideal_s")
-_MOVES = attrgetter("moves")
-_PREEMPTIONS = attrgetter("preemptions")
-_RESTARTS = attrgetter("restarts")
-_RUN_S = attrgetter("run_s")
-_STATE = attrgetter("state")
-_SUBMIT_S = attrgetter("submit_s")
-_SUSPENSIONS = attrgetter("suspensions")
-_WAIT_S = attrgetter("wait_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +74,8 @@ class Metrics:
 
 def measure(history: History) -> Metrics:
     """The metrics of a whole run."""
-    return _measure(history.jobs, finish_time_fairness(history), history, _makespan_s(history.jobs))
+    columns = _columns(history.jobs)
+    return _measure(columns, _finish_time_fairness(columns, history.devices), history)
 
 
 def measure_tenants(history: History) -> dict[str, Metrics]:
@@ -101,67 +88,70 @@ def measure_tenants(history: History) -> dict[str, Metrics]:
 
 def measure_with_tenants(history: History) -> tuple[Metrics, dict[str, Metrics]]:
     """The metrics of a whole run, and those of each tenant's jobs."""
-    ratios = finish_time_fairness(history)
-    span_s = _makespan_s(history.jobs)
-    whole = _measure(history.jobs, ratios, history, span_s)
+    columns = _columns(history.jobs)
+    ratios = _finish_time_fairness(columns, history.devices)
+    whole = _measure(columns, ratios, history)
     rows: dict[str, list[int]] = {}
-    for index, row in enumerate(history.jobs):
-        rows.setdefault(row.tenant, []).append(index)
+    for index, tenant in enumerate(columns.tenant):
+        rows.setdefault(tenant, []).append(index)
     if len(rows) == 1:
         return whole, dict.fromkeys(rows, whole)
     return whole, {
-        tenant: _measure([history.jobs[i] for i in indexes], ratios[indexes], history, span_s)
+        tenant: _measure(_columns([history.jobs[i] for i in indexes]), ratios[indexes], history, whole.makespan_s)
         for tenant, indexes in sorted(rows.items())
     }
 
 
-def _measure(rows: Sequence[JobRow], ratios: Floats, history: History, span_s: float) -> Metrics:
-    done = [row for row in rows if row.end_s is not None and row.start_s is not None]
-    jct = sorted((row.end_s or 0.0) - row.submit_s for row in done)
-    busy_s = math.fsum(map(_GPU_S, rows))
-    run_s = math.fsum(map(_RUN_S, rows))
-    lost_s = math.fsum(row.overhead_s + row.lost_s for row in rows)
-    kept_busy_s = [row.busy_s for row in rows if row.busy_s is not None]
+def _measure(every: Any, ratios: Floats, history: History, span_s: float | None = None) -> Metrics:
+    """The metrics of jobs given as columns, in a run of so many seconds; of a whole run without."""
+    finished = every
+    if None in every.end_s or None in every.start_s:
+        rows = map(JobRow._make, zip(*every, strict=True))
+        finished = _columns([row for row in rows if row.end_s is not None and row.start_s is not None])
+    jct = sorted(map(sub, finished.end_s, finished.submit_s))
+    makespan_s = max(finished.end_s) - min(every.submit_s) if jct else 0.0
+    device_s = history.devices * (makespan_s if span_s is None else span_s)
+    lost_s = math.fsum(map(add, every.overhead_s, every.lost_s))
+    kept_busy_s = [busy_s for busy_s in every.busy_s if busy_s is not None]
     known = ratios[~np.isnan(ratios)]
-    with_deadline = [row for row in rows if row.deadline_s is not None]
-    states = list(map(_STATE, rows))
+    deadlines = [
+        (deadline_s, end_s, state)
+        for deadline_s, end_s, state in zip(every.deadline_s, every.end_s, every.state, strict=True)
+        if deadline_s is not None
+    ]
     return Metrics(
-        jobs=len(rows),
-        finished=len(done),
+        jobs=len(every.id),
+        finished=len(jct),
         avg_jct_s=_mean(jct),
         median_jct_s=quantile(jct, 0.5),
         p99_jct_s=quantile(jct, 0.99),
-        makespan_s=_makespan_s(rows),
-        avg_wait_s=_mean(list(map(_WAIT_S, done))),
-        avg_fair_share_delay_s=_mean([row.wait_s - row.fragmented_s for row in done]),
-        avg_fragmentation_delay_s=_mean(list(map(_FRAGMENTED_S, done))),
-        gpu_allocation=_ratio(busy_s, history.devices * span_s),
-        gpu_busy=_ratio(math.fsum(kept_busy_s), history.devices * span_s) if kept_busy_s else None,
-        preemptions=sum(map(_PREEMPTIONS, rows)),
+        makespan_s=makespan_s,
+        avg_wait_s=_mean(finished.wait_s),
+        avg_fair_share_delay_s=_mean(list(map(sub, finished.wait_s, finished.fragmented_s))),
+        avg_fragmentation_delay_s=_mean(finished.fragmented_s),
+        gpu_allocation=_ratio(math.fsum(every.gpu_s), device_s),
+        gpu_busy=_ratio(math.fsum(kept_busy_s), device_s) if kept_busy_s else None,
+        preemptions=sum(every.preemptions),
         worst_finish_time_fairness=float(known.max()) if known.size else None,
         jain_fairness=jain(known),
         fragmentation=_ratio(history.fragmented_device_s, history.free_device_s),
-        preemption_overhead=_ratio(lost_s, run_s),
-        restarts=sum(map(_RESTARTS, rows)),
-        succeeded=states.count("succeeded"),
-        failed=states.count("failed"),
-        cancelled=states.count("cancelled"),
-        deadlines=len(with_deadline),
-        deadlines_met=sum(_met_deadline(row) for row in with_deadline),
-        suspensions=sum(map(_SUSPENSIONS, rows)),
-        moves=sum(map(_MOVES, rows)),
+        preemption_overhead=_ratio(lost_s, math.fsum(every.run_s)),
+        restarts=sum(every.restarts),
+        succeeded=every.state.count("succeeded"),
+        failed=every.state.count("failed"),
+        cancelled=every.state.count("cancelled"),
+        deadlines=len(deadlines),
+        deadlines_met=sum(
+            state == "succeeded" and end_s is not None and end_s <= deadline_s for deadline_s, end_s, state in deadlines
+        ),
+        suspensions=sum(every.suspensions),
+        moves=sum(every.moves),
     )
 
 
-def _makespan_s(rows: Sequence[JobRow]) -> float:
-    ends = [row.end_s for row in rows if row.end_s is not None and row.start_s is not None]
-    return max(ends) - min(row.submit_s for row in rows) if ends else 0.0
-
-
-def _met_deadline(row: JobRow) -> bool:
-    if row.deadline_s is None or row.end_s is None:
-        return False
-    return row.state == "succeeded" and row.end_s <= row.deadline_s
+def _columns(rows: Sequence[JobRow]) -> Any:
+    """A row whose fields are those of all rows, as tuples: made at C speed, and so is what is made of them."""
+    return JobRow._make(zip(*rows, strict=True)) if rows else JobRow._make([()] * len(JobRow._fields))
 
 
 def quantile(ordered: Sequence[float], q: float) -> float | None:
@@ -186,19 +176,24 @@ def finish_time_fairness(history: History) -> Floats:
     more devices than the share holds takes proportionally longer. NaN for jobs that did no work or have not
     ended; those count as present until the last moment of any job.
     """
-    jobs = history.jobs
-    ended = [row.end_s is not None and row.start_s is not None and row.ideal_s > 0 for row in jobs]
-    submit = np.array(list(map(_SUBMIT_S, jobs)), dtype=np.float64)
-    last_s = max((max(row.submit_s, row.start_s or 0.0, row.end_s or 0.0) for row in jobs), default=0.0)
-    end = np.array([last_s if row.end_s is None else row.end_s for row in jobs], dtype=np.float64)
-    ideal = np.array(list(map(_IDEAL_S, jobs)), dtype=np.float64)
-    gpus = np.array(list(map(_GPUS, jobs)), dtype=np.float64)
-    ratios = np.full(len(jobs), np.nan)
-    here = np.array(ended, dtype=np.bool_) & (end > submit)
+    return _finish_time_fairness(_columns(history.jobs), history.devices)
+
+
+def _finish_time_fairness(columns: Any, devices: int) -> Floats:
+    """The same, of jobs given as columns. None becomes NaN."""
+    submit, start, end, ideal, gpus = (
+        np.array(column, dtype=np.float64)
+        for column in (columns.submit_s, columns.start_s, columns.end_s, columns.ideal_s, columns.gpus)
+    )
+    ended = ~np.isnan(end) & ~np.isnan(start)
+    last_s = np.nanmax(np.concatenate([submit, start, end]), initial=0.0)
+    end = np.where(np.isnan(end), last_s, end)
+    ratios = np.full(len(submit), np.nan)
+    here = ended & (ideal > 0) & (end > submit)
     if not here.any():
         return ratios
     present = mean_present(submit, end)[here]
-    share = max(history.devices, 1) / np.maximum(present, 1.0)
+    share = max(devices, 1) / np.maximum(present, 1.0)
     alone = ideal[here] * np.maximum(1.0, gpus[here] / share)
     ratios[here] = (end[here] - submit[here]) / alone
     return ratios

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 
 from rota.core.engine.protocols import Ledger, Offer, Placer
 from rota.core.messages.reasons import Reason, ReasonCode
@@ -21,8 +22,9 @@ class CountShortage:
     def milli(self, live: LiveJob, inventory: Inventory) -> int:
         """Devices short of, for the role that is shortest or for all roles together."""
         job = live.job
-        if len(job.roles) == 1 and job.elastic is None:
-            return _short_of(job.roles[0], job.gpu_milli, inventory)
+        roles = job.roles
+        if len(roles) == 1 and job.elastic is None:
+            return _short_of(roles[0], job.gpu_milli, inventory)
         return _lacks(job, inventory, _free)
 
     def freed_by(self, holder: LiveJob, live: LiveJob, inventory: Inventory) -> int:
@@ -109,12 +111,7 @@ class OpenAllocator:
             return Reason(code=ReasonCode.NO_MATCHING_NODE, need_milli=job.gpu_milli)
         code = ReasonCode.FRAGMENTED if insist is not None or _scatters(job) else ReasonCode.HOST_BUSY
         until_s = math.inf if insist is None else live.since_s + self._placer.ladder(job, live.ran_s)[-1][0]
-        return Reason(
-            code=code,
-            need_milli=job.gpu_milli,
-            free_milli=_free_milli(job, inventory),
-            until_s=until_s if until_s != math.inf else None,
-        )
+        return _shortage(code, job.gpu_milli, _free_milli(job, inventory), until_s if until_s != math.inf else None)
 
     def _count_reason(self, job: Job, inventory: Inventory) -> Reason:
         missing = _missing_type(job, inventory)
@@ -127,7 +124,13 @@ class OpenAllocator:
             code = ReasonCode.NODES_DOWN
             if _lacks(job, inventory, lambda pool, fractions: pool.devices * WHOLE):
                 code = ReasonCode.NEVER_FITS
-        return Reason(code=code, need_milli=job.gpu_milli, free_milli=_free_milli(job, inventory))
+        return _shortage(code, job.gpu_milli, _free_milli(job, inventory), None)
+
+
+@lru_cache(4096)
+def _shortage(code: ReasonCode, need_milli: int, free_milli: int, until_s: float | None) -> Reason:
+    """A reason that many jobs have: it is made once, since that costs as much as finding it."""
+    return Reason(code=code, need_milli=need_milli, free_milli=free_milli, until_s=until_s)
 
 
 def _has_match(job: Job, inventory: Inventory) -> bool:
@@ -189,6 +192,12 @@ def _free(pool: Pool, fractions: bool) -> int:
 
 def _lacks(job: Job, inventory: Inventory, amount: Callable[[Pool, bool], int]) -> int:
     """What a job lacks if each pool has so much: its shortest role on its best pool, or all roles together."""
+    if len(job.roles) == 1 and job.elastic is None:
+        role = job.roles[0]
+        best = 0
+        for pool in inventory.eligible(role):
+            best = max(best, amount(pool, role.is_fraction))
+        return max(job.gpu_milli - best, 0)
     least = None if job.elastic is None else job.elastic.min_tasks
     worst = total = 0
     pools: dict[DeviceType, Pool] = {}
@@ -219,8 +228,11 @@ def _missing_type(job: Job, inventory: Inventory) -> DeviceType | None:
 
 
 def _free_milli(job: Job, inventory: Inventory) -> int:
-    role = max(job.roles, key=lambda r: r.device_milli * r.count)
-    return max((pool.free * WHOLE for pool in inventory.eligible(role)), default=0)
+    role = job.roles[0] if len(job.roles) == 1 else max(job.roles, key=lambda r: r.device_milli * r.count)
+    most = 0
+    for pool in inventory.eligible(role):
+        most = max(most, pool.free)
+    return most * WHOLE
 
 
 def _scatters(job: Job) -> bool:

@@ -51,12 +51,12 @@ def sim(ctx: typer.Context, **given: Any) -> int:
         from rota.cli.study.replay import replay_journal
 
         return replay_journal(options.replay, options.output)
-    scenario = _scenario(ctx, options)
-    if scenario.trace is None:
-        raise RotaError("state which workload to simulate with --trace FILE (or --replay JOURNAL)")
-    if not scenario.policies:
-        raise RotaError("state which policies to compare with --policy NAME; `rota policies` lists them")
     with collection_paused():
+        scenario = _scenario(ctx, options)
+        if scenario.trace is None:
+            raise RotaError("state which workload to simulate with --trace FILE (or --replay JOURNAL)")
+        if not scenario.policies:
+            raise RotaError("state which policies to compare with --policy NAME; `rota policies` lists them")
         _run(scenario, options)
     gc.freeze()  # nothing is left to collect, and the end of the process would look for it
     return 0

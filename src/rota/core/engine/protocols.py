@@ -6,8 +6,8 @@ What the draft holds in the end is the plan.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.core.messages.reasons import Reason
@@ -23,22 +23,24 @@ if TYPE_CHECKING:
     from rota.core.engine.draft import Draft
 
 
-@dataclass(slots=True)
 class Changes:
     """What events changed since the policy was last notified."""
 
-    arrived: list[LiveJob] = field(default_factory=list)
-    """Jobs that now wait for devices: new, released, preempted, interrupted, or with dependencies met."""
-    left: list[LiveJob] = field(default_factory=list)
-    """Jobs that neither wait nor hold devices any more: ended, cancelled, held, being stopped."""
-    started: list[LiveJob] = field(default_factory=list)
-    """Jobs that hold devices and whose speed, size or start became known."""
-    lapsed: list[LiveJob] = field(default_factory=list)
-    """Jobs that hold devices and whose lease is over."""
-    freed: bool = False
-    """Devices became available that were not before."""
-    shrunk: bool = False
-    """Devices went away that were available before."""
+    __slots__ = ("arrived", "freed", "lapsed", "left", "shrunk", "started")
+
+    def __init__(self, *, arrived: Iterable[LiveJob] = (), freed: bool = False) -> None:
+        self.arrived = list(arrived)
+        """Jobs that now wait for devices: new, released, preempted, interrupted, or with dependencies met."""
+        self.left: list[LiveJob] = []
+        """Jobs that neither wait nor hold devices any more: ended, cancelled, held, being stopped."""
+        self.started: list[LiveJob] = []
+        """Jobs that hold devices and whose speed, size or start became known."""
+        self.lapsed: list[LiveJob] = []
+        """Jobs that hold devices and whose lease is over."""
+        self.freed = freed
+        """Devices became available that were not before."""
+        self.shrunk = False
+        """Devices went away that were available before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

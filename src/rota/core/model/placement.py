@@ -53,6 +53,11 @@ def devices_of(placement: Placement) -> int:
     return devices
 
 
+def has_devices_alone(placement: Placement) -> bool:
+    """Whether a placement shares no device with other jobs, nor its memory or time, and is not throttled."""
+    return all(slot.milli == WHOLE and not slot.in_turn and slot.memory_milli == WHOLE for slot in placement)
+
+
 def packed(placement: Placement, milli: int) -> Placement:
     """The same devices, with only so much of each held."""
     return tuple(slot._replace(milli=milli) for slot in placement)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rota.core.model.job import WHOLE, Job, JobId
 from rota.core.model.placement import Placement
@@ -65,6 +65,11 @@ def duty_among(neighbours: Neighbours | None, job: Job, placement: Placement) ->
     if neighbours is None or all(slot.milli == WHOLE for slot in placement):
         return 1.0
     return duty(job, placement, len(neighbours.mates(job.id, placement)))
+
+
+def duties_among(neighbours: Neighbours, runs: Mapping[JobId, JobRun], names: Sequence[JobId]) -> list[float]:
+    """Return for each of some jobs the fraction of its work that it may do where it is."""
+    return [duty_among(neighbours, runs[name].job, runs[name].placement or ()) for name in names]
 
 
 def mates_of(

@@ -27,9 +27,9 @@ from rota.core.messages.events import (
 )
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import WHOLE, Job, JobId
-from rota.core.model.placement import Placement, meet, same_devices
+from rota.core.model.placement import Placement, has_devices_alone, meet, same_devices
 from rota.drivers.simulator.job_run import SLACK, EndQueue, JobRun
-from rota.drivers.simulator.neighbours import Neighbours, duty_among, mates_of
+from rota.drivers.simulator.neighbours import Neighbours, duties_among, duty_among, mates_of
 from rota.network.load import NetworkLoad
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.perf.speed.shared_servers import SharedServers, contends
@@ -57,6 +57,7 @@ class World:
     ) -> None:
         self._nodes: list[Node] = list(cluster.nodes)
         self._speed = speed
+        self._is_even = speed.is_even
         self._known_speed = speed if known_speed is None else known_speed
         self._costs = costs
         self._overlaps = overlaps
@@ -313,18 +314,18 @@ class World:
 
     def _enter(self, job_id: JobId, placement: Placement) -> None:
         """Enter a job into the index of neighbours, as far as that matters for speed."""
-        first = placement[0]
+        first, job = placement[0], self._runs[job_id].job
         if self._network is not None:
-            self._network.enter(self._runs[job_id].job, placement)
+            self._network.enter(job, placement)
         if first.in_turn:
             return
         is_packed = any(slot.milli != WHOLE for slot in placement)
-        if self._neighbours is None and is_packed and not self._runs[job_id].job.roles[first.role].is_fraction:
+        if self._neighbours is None and is_packed and not job.roles[first.role].is_fraction:
             self._neighbours = Neighbours()
         if self._neighbours is not None and (self._speed.sees_neighbours or is_packed):
             self._neighbours.enter(job_id, placement)
-        if self._shared is not None and contends(self._runs[job_id].job):
-            self._shared.enter(self._runs[job_id].job, placement, self._duty(self._runs[job_id].job, placement))
+        if self._shared is not None and contends(job):
+            self._shared.enter(job, placement, duty_among(self._neighbours, job, placement))
 
     def _leave(self, run: JobRun) -> None:
         run.end_s = math.inf
@@ -381,19 +382,15 @@ class World:
         """Return the speed of a job among its neighbours, with the network to itself."""
         placement = run.placement or ()
         if self._neighbours is None:
-            return self._speed.rate(run.job, placement, self._nodes)
+            is_usual = self._is_even and run.job.elastic is None and has_devices_alone(placement)
+            return 1.0 if is_usual else self._speed.rate(run.job, placement, self._nodes)
         mates = self._mates(run, placement) if any(slot.milli != WHOLE for slot in placement) else []
         around = self._neighbours.around(run.job.id, placement) if self._speed.sees_neighbours else ([], [])
-        on_device, on_node = (
-            [self._duty(self._runs[name].job, self._runs[name].placement or ()) for name in names] for names in around
-        )
+        on_device, on_node = [duties_among(self._neighbours, self._runs, names) for names in around]
         rate = self._speed.rate(run.job, placement, self._nodes, [] if mates else on_device, on_node, mates)
         if self._shared is not None and placement and not placement[0].in_turn and contends(run.job):
             rate *= self._shared.speed(run.job.id)
         return rate
-
-    def _duty(self, job: Job, placement: Placement) -> float:
-        return duty_among(self._neighbours, job, placement)
 
     def _mates(self, run: JobRun, placement: Placement) -> list[tuple[Job, float]]:
         assert self._neighbours is not None

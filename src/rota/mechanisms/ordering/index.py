@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from typing import Final
 
 from rota.core.engine.protocols import Allocator
 from rota.core.messages.reasons import ReasonCode
@@ -16,19 +16,32 @@ from rota.mechanisms.ordering.lanes import Entry, Holders, Lane, moved
 from rota.mechanisms.ordering.node_yields import Key
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule, SimpleRule
 
+_FRAGMENTED: Final = ReasonCode.FRAGMENTED  # compiled, a member of an enum costs a search in its class each time
+_HOST_BUSY: Final = ReasonCode.HOST_BUSY
 
-@dataclass(slots=True)
+
 class IndexEntry:
     """Where a job is indexed: in a lane if it waits, among the holders otherwise."""
 
-    entry: Entry
-    slope: float
-    lane: Lane | None
-    until_s: float
-    expected_s: float = 0.0
-    share: tuple[float, ...] = ()
-    scattered_s: float = 0.0
-    """The lane's `scattered_s` when the job joined."""
+    __slots__ = ("entry", "expected_s", "lane", "scattered_s", "share", "slope", "until_s")
+
+    def __init__(
+        self,
+        entry: Entry,
+        slope: float,
+        lane: Lane | None,
+        until_s: float,
+        share: tuple[float, ...] = (),
+        scattered_s: float = 0.0,
+    ) -> None:
+        self.entry = entry
+        self.slope = slope
+        self.lane = lane
+        self.until_s = until_s
+        self.expected_s = 0.0
+        self.share = share
+        self.scattered_s = scattered_s
+        """The lane's `scattered_s` when the job joined."""
 
 
 class Index:
@@ -180,7 +193,7 @@ class Index:
         if groups is not None:
             share = groups.share(live, inventory)
             groups.change(groups.of(live), share, 1, now_s, resumes=resumes)
-            self.places[live] = IndexEntry(((float(live.seq),), live), 0.0, None, math.inf, 0.0, share)
+            self.places[live] = IndexEntry(((float(live.seq),), live), 0.0, None, math.inf, share)
 
     def drop(self, live: LiveJob, now_s: float) -> None:
         """Remove a job that neither waits nor holds devices any more."""
@@ -198,7 +211,7 @@ class Index:
 
     def record_obstacle(self, lane: Lane, code: ReasonCode | None, now_s: float) -> None:
         """Record why a lane's first job was passed over; None if it was given devices."""
-        is_scattered = code is ReasonCode.FRAGMENTED or code is ReasonCode.HOST_BUSY
+        is_scattered = code is _FRAGMENTED or code is _HOST_BUSY
         if is_scattered is not lane.is_scattered:
             lane.set_scattered(is_scattered, now_s)
             if is_scattered:

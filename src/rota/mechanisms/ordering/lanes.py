@@ -141,13 +141,36 @@ class Lane:
         del self.expected_s[bisect_left(self.expected_s, seconds)]
 
 
+class Ranked:
+    """Jobs in the order of their keys, which lie apart: a search among pairs would compare equal keys twice."""
+
+    __slots__ = ("jobs", "keys")
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.jobs: list[LiveJob] = []
+
+    def add(self, entry: Entry) -> None:
+        """Insert a job in order."""
+        key, live = entry
+        at = bisect_left(self.keys, key)
+        self.keys.insert(at, key)
+        self.jobs.insert(at, live)
+
+    def remove(self, entry: Entry) -> None:
+        """Remove a job."""
+        at = bisect_left(self.keys, entry[0])
+        del self.keys[at]
+        del self.jobs[at]
+
+
 class Holders:
     """Jobs that hold devices; those last in order are preempted first."""
 
     __slots__ = ("_by_node", "_by_slope", "_claims", "_yields")
 
     def __init__(self) -> None:
-        self._by_slope: dict[float, list[Entry]] = {}
+        self._by_slope: dict[float, Ranked] = {}
         self._by_node: dict[int, dict[LiveJob, NodeClaim]] = {}
         """What each job holds of each node."""
         self._yields: dict[int, list[NodeYield]] = {}
@@ -157,7 +180,10 @@ class Holders:
 
     def add(self, entry: Entry, slope: float) -> int:
         """Add a job that holds devices; return its nodes as a bit set."""
-        insort(self._by_slope.setdefault(slope, []), entry)
+        ranked = self._by_slope.get(slope)
+        if ranked is None:
+            ranked = self._by_slope[slope] = Ranked()
+        ranked.add(entry)
         live = entry[1]
         found = 0
         claims = self._claims[live] = claims_of(live, entry[0], slope)
@@ -202,9 +228,9 @@ class Holders:
         for node in self._claims.pop(entry[1]):
             del self._by_node[node][entry[1]]
             self._yields.pop(node, None)
-        entries = self._by_slope[slope]
-        del entries[bisect_left(entries, entry)]
-        if not entries:
+        ranked = self._by_slope[slope]
+        ranked.remove(entry)
+        if not ranked.keys:
             del self._by_slope[slope]
 
     @property
@@ -215,8 +241,8 @@ class Holders:
     def last_key(self, now_s: float) -> Key | None:
         """An upper bound, rounding included, on the key of the job that would be preempted first."""
         last: Key | None = None
-        for slope, entries in self._by_slope.items():
-            key = entries[-1][0]
+        for slope, ranked in self._by_slope.items():
+            key = ranked.keys[-1]
             if slope:
                 key = moved(key, slope, now_s)
                 key = (key[0] + rounding(key, slope, now_s), *key[1:])
@@ -230,25 +256,26 @@ class Holders:
             yield from self._behind_one(key, now_s)
             return
         tails = []
-        for slope, entries in self._by_slope.items():
-            at = len(entries) - 1
-            tails.append((moved(entries[at][0], slope, now_s), slope, at))
+        for slope, ranked in self._by_slope.items():
+            at = len(ranked.keys) - 1
+            tails.append((moved(ranked.keys[at], slope, now_s), slope, at))
         while tails:
             last = max(range(len(tails)), key=lambda i: tails[i][0])
             now_key, slope, at = tails[last]
             if not is_beyond(now_key, slope, now_s, key):
                 return
-            entries = self._by_slope[slope]
-            yield now_key, entries[at][1]
+            ranked = self._by_slope[slope]
+            yield now_key, ranked.jobs[at]
             if at:
-                tails[last] = (moved(entries[at - 1][0], slope, now_s), slope, at - 1)
+                tails[last] = (moved(ranked.keys[at - 1], slope, now_s), slope, at - 1)
             else:
                 del tails[last]
 
     def _behind_one(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
-        ((slope, entries),) = self._by_slope.items()
-        for stored, live in reversed(entries):
+        ((slope, ranked),) = self._by_slope.items()
+        for at in range(len(ranked.keys) - 1, -1, -1):
+            stored = ranked.keys[at]
             now_key = moved(stored, slope, now_s) if slope else stored
             if not is_beyond(now_key, slope, now_s, key):
                 return
-            yield now_key, live
+            yield now_key, ranked.jobs[at]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from rota.core.engine.draft import Draft
 from rota.core.engine.protocols import Allocator, Capabilities, Changes
@@ -30,6 +30,7 @@ from rota.mechanisms.ordering.refusals import is_refused, looks_at_nodes, may_ke
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule
 from rota.mechanisms.ordering.victim_search import RoomCheck, VictimSearch
 
+_BUSY: Final = ReasonCode.DEVICES_BUSY  # compiled, a member of an enum costs a search in its class each time
 _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode.MEMORY_TOO_SMALL})
 """Obstacles that remain when a job is first in order."""
 
@@ -135,6 +136,7 @@ class ListScheduler:
         index, inventory, now_s = self._index, draft.inventory, draft.now_s
         missing_milli = draft.allocator.shortage.milli
         last = index.holders.last_key(now_s) if self._rule.preempts else None
+        is_easy = self._rule.backfill is Backfill.EASY
         chosen = []
         for lane in lanes:
             if not len(lane):
@@ -142,8 +144,8 @@ class ListScheduler:
             key = index.rank(lane, now_s)
             head = lane.head[1]
             if (
-                self._rule.backfill is Backfill.EASY
-                or head.wait_code is not ReasonCode.DEVICES_BUSY
+                is_easy
+                or head.wait_code is not _BUSY
                 or (last is not None and key < last)
                 or not missing_milli(head, inventory)
             ):
@@ -197,7 +199,8 @@ class _Walk:
             self._named.forget()
 
     def _run(self) -> dict[Hashable, Reservation]:
-        heap, index, draft, rule = self._heap, self._index, self._draft, self._rule
+        heap, index, draft = self._heap, self._index, self._draft
+        has_groups, is_easy = self._rule.groups is not None, self._rule.backfill is Backfill.EASY
         while heap:
             key, candidate = heapq.heappop(heap)
             if isinstance(candidate, LiveJob):
@@ -206,7 +209,7 @@ class _Walk:
             lane = candidate
             if self._reservations and self._is_backfilled(lane):
                 continue
-            if rule.groups is not None and (rank := index.rank(lane, draft.now_s)) != key:
+            if has_groups and (rank := index.rank(lane, draft.now_s)) != key:
                 heapq.heappush(heap, (rank, lane))
                 continue
             live = lane.head[1]
@@ -221,7 +224,7 @@ class _Walk:
             if answer is not None:
                 draft.because(live, answer)
                 index.record_obstacle(lane, answer.code, draft.now_s)
-            if rule.backfill is Backfill.EASY:
+            if is_easy:
                 self._backfill(live)
         return self._reservations
 
@@ -249,7 +252,7 @@ class _Walk:
                 return placement
         if not self._spared and may_keep(live, self._index, draft):
             refuse(lane, self._index, answer.code if isinstance(answer, Reason) else None)
-        if answer is None and live.wait_code is not ReasonCode.DEVICES_BUSY:
+        if answer is None and live.wait_code is not _BUSY:
             answer = draft.offer(live)
         return answer
 

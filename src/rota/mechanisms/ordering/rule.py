@@ -6,32 +6,13 @@ import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import JobView
-
-
-class Turn(NamedTuple):
-    """A job's place in the order: smallest key first.
-
-    Keys are tuples of numbers that end in the job's `seq`, so that the order is total. With a `slope`, the first
-    number grows by that much per second (srtf: -1 while the job runs), so that keys are not computed again only
-    because time passed. `until_s` is when to compute the key again; `memo` comes back as `job.memo` then. The key of a
-    running job that holds for one walk only is computed `again` before the next.
-    """
-
-    key: tuple[float, ...]
-    slope: float = 0.0
-    until_s: float = math.inf
-    memo: Any = None
-    again: bool = False
-
-
-def later(now_s: float, seconds: float) -> float:
-    """The moment `seconds` from now, but after now even where rounding would lose the difference."""
-    return max(now_s + seconds, math.nextafter(now_s, math.inf))
+from rota.mechanisms.ordering.turn import Turn as Turn
+from rota.mechanisms.ordering.turn import later as later
 
 
 class Backfill(Enum):

@@ -91,6 +91,11 @@ class SpeedModel:
                 raise RotaError(f"the speed of type {device_type!r} is {speed:g}; it must be a number above 0")
 
     @property
+    def is_even(self) -> bool:
+        """Whether a job of fixed size that shares no devices runs at speed 1 wherever it is, without network links."""
+        return self.profiles is None and not (self.type_speed or self.spread or self.network or self.factor)
+
+    @property
     def sees_neighbours(self) -> bool:
         """Whether a job's speed depends on its neighbours."""
         return self.device_neighbour != 1.0 or self.node_neighbour != 1.0 or self.contention

@@ -94,7 +94,8 @@ class Sia(GoodputRule):
         holds = [
             bool(jobs[choice.at].tasks) and self._is_present(jobs[choice.at], choice, question) for choice in choices
         ]
-        best = best_choices(program, np.array(holds, dtype=np.float64))
+        owner = np.array([choice.at for choice in choices], dtype=np.int64)
+        best = best_choices(program, np.array(holds, dtype=np.float64), owner)
         if isinstance(best, NoSolution):
             return SizePlan({found.seq: Target(found.tasks) for found in jobs if found.tasks})
         chosen = [choices[index] for index in np.flatnonzero(best).tolist()]
@@ -196,8 +197,9 @@ sia = elastic(
     summary="Device type and size of each job by an integer program over goodput, learned online.",
     differs=(
         "goodput on a type where a job has not run yet is scaled from a profile at its smallest size. The program is "
-        "solved to within 0.2% of its optimum; present configurations win ties. With hundreds of waiting jobs of many "
-        "shapes that takes a second or more for each round."
+        "solved to within 0.2% of its optimum; present configurations win ties. With hundreds of jobs of many shapes "
+        "that takes hundredths of a second for most rounds; with a restart cost, by which running jobs of different "
+        "ages differ, a tenth of a second or more, and a few seconds for some."
     ),
     params=SiaParams,
     plans_in_rounds=True,

@@ -17,7 +17,8 @@ from rota.core.state.job_record import JobView
 from rota.mechanisms.declare import Traits
 from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn, later
-from rota.policies.published.ordering.las import LimitRule, QueueLimits, QueueMemo, check_thresholds, queue_of
+from rota.mechanisms.ordering.service_queues import QueueMemo, queue_of
+from rota.policies.published.ordering.las import LimitRule, QueueLimits, check_thresholds
 
 FIRST_LESSON = 16
 """The index is first computed after this many ended jobs, and again at each doubling."""

@@ -12,8 +12,9 @@ from rota.core.state.job_record import JobView
 from rota.mechanisms.declare import Traits
 from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn
+from rota.mechanisms.ordering.service_queues import QueueMemo, queue_of
 from rota.policies.published.ordering.gittins import SizeTable, gittins_turn
-from rota.policies.published.ordering.las import LimitRule, QueueLimits, QueueMemo, check_thresholds, queue_of
+from rota.policies.published.ordering.las import LimitRule, QueueLimits, check_thresholds
 
 
 class QueueOrder(Enum):
