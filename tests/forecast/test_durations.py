@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 
 import pytest
@@ -67,9 +68,12 @@ def test_job_that_runs_already_runs_longer_than_that() -> None:
 
 def test_jobs_that_still_run_are_not_forgotten() -> None:
     """Half of the jobs are long; when few of these have ended, those that run tell that they are."""
-    ended = [ran("any", 10.0 + at) for at in range(10)] + [ran("any", 1000.0)]
+    order = [0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 0, 1, 0]
+    places = [[float(at) for at, kind in enumerate(order) if kind == wanted] for wanted in (0, 1)]
+    ended = [replace(ran("any", 10.0 + at), submit_s=at_s) for at, at_s in enumerate(places[0])] + [ran("any", 1000.0)]
     running = [
-        PastRun(job=job(f"r{at}", name="any", user="ann"), submit_s=0.0, done_s=400.0 + 10 * at) for at in range(10)
+        PastRun(job=job(f"r{at}", name="any", user="ann"), submit_s=at_s, done_s=400.0 + 10 * at)
+        for at, at_s in enumerate(places[1])
     ]
 
     def long_share(times: RunTimes) -> float:
@@ -96,3 +100,13 @@ def test_spread_of_like_jobs_is_the_spread_of_the_forecast() -> None:
     narrow, wide = drawn(steady, asked), drawn(wild, asked)
 
     assert narrow[190] / narrow[10] < 1.6 < wide[190] / wide[10]
+
+
+def test_running_jobs_count_by_when_they_were_submitted() -> None:
+    """Long jobs that were submitted long ago are not the latest, although they have not ended."""
+    running = [PastRun(job=job(f"r{at}", user="ann"), submit_s=float(at), done_s=90_000.0) for at in range(600)]
+    ended = [PastRun(job=job(f"e{at}", user="ann"), submit_s=1000.0 + at, work_s=50.0 + at % 9) for at in range(600)]
+
+    found = drawn(RunTimes([*ended, *running]), job("next", user="ann"))
+
+    assert median(found) < 1000.0
