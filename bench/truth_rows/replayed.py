@@ -39,9 +39,9 @@ Json = dict[str, Any]
 POLICIES = ("fifo", "fifo:backfill=true", "las")
 WINDOW = 250
 TRACES = (
-    ("Philly", "philly/philly.csv", tuple(range(5_000, 80_000, 9_000)), 2),
-    ("Philly by Tiresias", "tiresias/philly10000_tiresias.csv", tuple(range(800, 9_800, 900)), 1),
-    ("Blox", "blox/blox_synth_1000.csv", (150, 400, 650), 1),
+    ("Philly", "philly/philly.csv", tuple(range(5_000, 80_000, 9_000)), 8),
+    ("Philly by Tiresias", "tiresias/philly10000_tiresias.csv", tuple(range(800, 9_800, 900)), 8),
+    ("Blox", "blox/blox_synth_1000.csv", (150, 400, 650), 4),
 )
 """Name, file, how many jobs are before each window, and each how many-th job of it is forecast.
 
