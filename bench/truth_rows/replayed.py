@@ -166,7 +166,12 @@ def figures_of(replays: Sequence[Sequence[Scored]], is_measured: Callable[[Score
         "calibrated": sum(_calibrated(scored, is_measured) for scored in known) / len(told) if told else None,
         "median_error": percentile(errors, 0.5),
         "p90_error": percentile(errors, 0.9),
-        "singles": [_single(each) for each in told],
+        "singles": [
+            {"replay": number, **_single(each)}
+            for number, scored in enumerate(known)
+            for each in scored
+            if is_measured(each)
+        ],
     }
 
 

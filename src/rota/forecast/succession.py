@@ -26,7 +26,7 @@ FADES = (3.0, 30.0, 300.0)
 LAGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
 NEAR = 4
 """Lags, from 1, whose likeness tells whether there is any."""
-CLEAR = 2.5
+CLEAR = 3.0
 """Standard errors that it has to exceed."""
 MOST_LIKENESS = 0.95
 MOST_KNOWN = 256
