@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
 from dataclasses import replace
-from statistics import median
+from statistics import fmean, median
 
 import pytest
 
@@ -107,6 +109,22 @@ def test_running_jobs_count_by_when_they_were_submitted() -> None:
     running = [PastRun(job=job(f"r{at}", user="ann"), submit_s=float(at), done_s=90_000.0) for at in range(600)]
     ended = [PastRun(job=job(f"e{at}", user="ann"), submit_s=1000.0 + at, work_s=50.0 + at % 9) for at in range(600)]
 
-    found = drawn(RunTimes([*ended, *running]), job("next", user="ann"))
+    found = drawn(RunTimes([*ended, *running]), job("next", user="bob"))
 
     assert median(found) < 1000.0
+
+
+def test_lengths_are_learned_where_half_of_the_jobs_still_run() -> None:
+    """All that is known of them is that they are longer than the ended ones, which are the shorter half."""
+    found = []
+    for seed in range(12):
+        chance, past = random.Random(seed), []
+        for at in range(200):
+            work_s, age_s = math.exp(chance.gauss(5.0, 1.5)), 2.0 * (200 - at)
+            over = work_s if work_s < age_s else None
+            past.append(
+                PastRun(job=job(f"p{at}", user="ann"), submit_s=float(at), work_s=over, done_s=min(work_s, age_s))
+            )
+        found.append(fmean(math.log(each) for each in drawn(RunTimes(past), job("next", user="bob"))))
+
+    assert fmean(found) == pytest.approx(5.0, abs=0.3)
