@@ -73,7 +73,7 @@ class Likeness:
         if clarity <= CLEAR:
             return
         shapes = np.exp(-np.array(LAGS)[:, None] / np.array(FADES)[None, :])
-        parts = _no_less_than_nought(shapes, alike, np.sqrt(pairs))
+        parts = _non_negative_weights(shapes, alike, np.sqrt(pairs))
         parts *= 1.0 - (CLEAR / clarity) ** 2
         self.parts = parts * min(1.0, MOST_LIKENESS / max(float(parts.sum()), 1e-9))
 
@@ -168,8 +168,8 @@ def _products(rows: Sequence[Array], lag: int) -> tuple[int, float]:
     return count, total
 
 
-def _no_less_than_nought(shapes: Array, wanted: Array, weights: Array) -> Array:
-    """Return the weights of shapes, none negative, that sum closest to what is wanted: coordinate descent."""
+def _non_negative_weights(shapes: Array, wanted: Array, weights: Array) -> Array:
+    """Return the non-negative weights of shapes whose sum comes closest to what is wanted, by coordinate descent."""
     left, right = shapes * weights[:, None], wanted * weights
     squares, across = left.T @ left, left.T @ right
     found: Array = np.zeros(shapes.shape[1])
