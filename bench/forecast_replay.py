@@ -78,8 +78,8 @@ class Replay:
     every: int = 1
     warm_up: int = 0
     """Submissions at the beginning without forecasts."""
-    before: Sequence[PastRun] = ()
-    """What ended before the workload begins."""
+    before: Sequence[Submission] = ()
+    """What was submitted before the workload begins, as if it had started at once; times are relative to the begin."""
     of_all: bool = False
     """Whether jobs that start at once are forecast as well: their ends."""
     knows_durations: bool = False
@@ -141,8 +141,16 @@ class Replay:
 
     def assumed(self, engine: Engine, setting: Setting, arrived: int) -> Assumptions:
         """Return what could be learned by now."""
-        past = [*self.before, *self._past(engine.state, arrived)]
+        past = [*self._earlier(engine.state.now_s), *self._past(engine.state, arrived)]
         return Assumptions(times=RunTimes(past), arrivals=Arrivals(past, engine.state.now_s), costs=setting.costs)
+
+    def _earlier(self, now_s: float) -> Iterator[PastRun]:
+        """What was there before: what each ran for, or has run for by now."""
+        for each in self.before:
+            done_s = min(now_s - each.submit_s, each.target)
+            has_ended = done_s >= each.target
+            work_s = each.target if has_ended else None
+            yield PastRun(job=each.job, submit_s=each.submit_s, work_s=work_s, done_s=done_s)
 
     def _past(self, state: State, arrived: int) -> Iterator[PastRun]:
         """What the manager would know: submissions, and the true work of those that have ended."""
@@ -186,7 +194,7 @@ def _holds(scored: Scored, of_end: bool) -> bool:
 
 def generated(
     jobs: int, seed: int, *, declared: bool, elastic: bool = False, load: float = 1.3, gpus: int = 8
-) -> tuple[list[Submission], list[PastRun]]:
+) -> tuple[list[Submission], list[Submission]]:
     """Random lengths, sizes and priorities of four users; the past holds runs of the same names before."""
     chance = random.Random(seed)
     kinds = [
@@ -218,9 +226,7 @@ def generated(
         at_s += chance.expovariate(1.0) * drawn[-1].target * drawn[-1].job.gpus / gpus / load
     begun_s = drawn[PAST].submit_s
     found = [replace(each, submit_s=each.submit_s - begun_s) for each in drawn]
-    before = [PastRun(job=each.job, submit_s=each.submit_s, work_s=each.target) for each in found[:PAST]]
-    found = found[PAST:]
-    return found, before
+    return found[PAST:], found[:PAST]
 
 
 def of_trace(path: Path, jobs: int, skip: int) -> list[Submission]:
@@ -276,7 +282,7 @@ def main() -> None:
 
 def _replay(
     submissions: Sequence[Submission],
-    before: Sequence[PastRun],
+    before: Sequence[Submission],
     policy: str,
     cluster: Cluster,
     options: argparse.Namespace,

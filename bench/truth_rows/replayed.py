@@ -24,7 +24,6 @@ from rota.drivers.simulator.study import Setting, oversized
 from rota.forecast.arrivals import Arrivals
 from rota.forecast.chance import normal_at, normal_beyond, uniforms
 from rota.forecast.durations import RunTimes
-from rota.forecast.past import PastRun
 from rota.forecast.predict import Assumptions
 from rota.live.truth.attribution import KnownArrivals, TrueJob
 from rota.live.truth.calibration import RangeCalibration
@@ -40,9 +39,9 @@ Json = dict[str, Any]
 POLICIES = ("fifo", "fifo:backfill=true", "las")
 WINDOW = 250
 TRACES = (
-    ("Philly", "philly/philly.csv", tuple(range(5_000, 80_000, 9_000)), 2),
-    ("Philly by Tiresias", "tiresias/philly10000_tiresias.csv", tuple(range(800, 9_800, 900)), 1),
-    ("Blox", "blox/blox_synth_1000.csv", (150, 400, 650), 1),
+    ("Philly", "philly/philly.csv", tuple(range(5_000, 80_000, 9_000)), 8),
+    ("Philly by Tiresias", "tiresias/philly10000_tiresias.csv", tuple(range(800, 9_800, 900)), 8),
+    ("Blox", "blox/blox_synth_1000.csv", (150, 400, 650), 4),
 )
 """Name, file, how many jobs are before each window, and each how many-th job of it is forecast.
 
@@ -167,7 +166,12 @@ def figures_of(replays: Sequence[Sequence[Scored]], is_measured: Callable[[Score
         "calibrated": sum(_calibrated(scored, is_measured) for scored in known) / len(told) if told else None,
         "median_error": percentile(errors, 0.5),
         "p90_error": percentile(errors, 0.9),
-        "singles": [_single(each) for each in told],
+        "singles": [
+            {"replay": number, **_single(each)}
+            for number, scored in enumerate(known)
+            for each in scored
+            if is_measured(each)
+        ],
     }
 
 
@@ -283,19 +287,15 @@ def _window_scores(window: _Window) -> tuple[int, list[Scored]]:
     return cluster.devices, list(replay.scores())
 
 
-def _before(path: Path, skip: int) -> list[PastRun]:
-    """Return the jobs before a window as if they had started at once: what each ran for, or has run for by then.
-
-    Without those that had not ended only short ones would be known.
-    """
+def _before(path: Path, skip: int) -> list[Submission]:
+    """Return the jobs before a window, at times relative to its begin."""
     found = read_trace(path).submissions[max(skip - RECENT, 0) : skip + 1]
     begun_s = found[-1].submit_s
     return [
-        PastRun(
+        Submission(
             job=replace(each.job, work=None, depends_on=()),
             submit_s=each.submit_s - begun_s,
-            work_s=each.target if each.submit_s + each.target <= begun_s else None,
-            done_s=min(begun_s - each.submit_s, each.target),
+            hidden_work=each.target,
         )
         for each in found[:-1]
     ]

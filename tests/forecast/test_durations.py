@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from statistics import median
+import math
+import random
+from dataclasses import replace
+from statistics import fmean, median
 
 import pytest
 
@@ -67,9 +70,12 @@ def test_job_that_runs_already_runs_longer_than_that() -> None:
 
 def test_jobs_that_still_run_are_not_forgotten() -> None:
     """Half of the jobs are long; when few of these have ended, those that run tell that they are."""
-    ended = [ran("any", 10.0 + at) for at in range(10)] + [ran("any", 1000.0)]
+    order = [0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 0, 1, 0]
+    places = [[float(at) for at, kind in enumerate(order) if kind == wanted] for wanted in (0, 1)]
+    ended = [replace(ran("any", 10.0 + at), submit_s=at_s) for at, at_s in enumerate(places[0])] + [ran("any", 1000.0)]
     running = [
-        PastRun(job=job(f"r{at}", name="any", user="ann"), submit_s=0.0, done_s=400.0 + 10 * at) for at in range(10)
+        PastRun(job=job(f"r{at}", name="any", user="ann"), submit_s=at_s, done_s=400.0 + 10 * at)
+        for at, at_s in enumerate(places[1])
     ]
 
     def long_share(times: RunTimes) -> float:
@@ -96,3 +102,29 @@ def test_spread_of_like_jobs_is_the_spread_of_the_forecast() -> None:
     narrow, wide = drawn(steady, asked), drawn(wild, asked)
 
     assert narrow[190] / narrow[10] < 1.6 < wide[190] / wide[10]
+
+
+def test_running_jobs_count_by_when_they_were_submitted() -> None:
+    """Long jobs that were submitted long ago are not the latest, although they have not ended."""
+    running = [PastRun(job=job(f"r{at}", user="ann"), submit_s=float(at), done_s=90_000.0) for at in range(600)]
+    ended = [PastRun(job=job(f"e{at}", user="ann"), submit_s=1000.0 + at, work_s=50.0 + at % 9) for at in range(600)]
+
+    found = drawn(RunTimes([*ended, *running]), job("next", user="bob"))
+
+    assert median(found) < 1000.0
+
+
+def test_lengths_are_learned_where_half_of_the_jobs_still_run() -> None:
+    """All that is known of them is that they are longer than the ended ones, which are the shorter half."""
+    found = []
+    for seed in range(12):
+        chance, past = random.Random(seed), []
+        for at in range(200):
+            work_s, age_s = math.exp(chance.gauss(5.0, 1.5)), 2.0 * (200 - at)
+            over = work_s if work_s < age_s else None
+            past.append(
+                PastRun(job=job(f"p{at}", user="ann"), submit_s=float(at), work_s=over, done_s=min(work_s, age_s))
+            )
+        found.append(fmean(math.log(each) for each in drawn(RunTimes(past), job("next", user="bob"))))
+
+    assert fmean(found) == pytest.approx(5.0, abs=0.3)

@@ -9,29 +9,38 @@ a job declares and what like jobs ran for are weighed against each other: where 
 times of like jobs, one that is longer than usual is less than fully believed. Around the centre lie the deviations seen
 in the group and in all groups of its level. Each forward run draws centres once, since all jobs of a group share that
 error, and a factor for all. A job that has already run for a while runs longer than that: distributions are
-conditional. Jobs that still run count too, with a length drawn beyond what they have done: of the jobs that began
-lately only the short ones have ended.
+conditional. Jobs that still run count too, in the order of submission, with a length drawn beyond what they have done:
+of the jobs that began lately only the short ones have ended. Jobs that an owner submits one after the other may be
+alike beyond that: where the past shows it, their lengths are drawn together (`succession`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import accumulate
 
-from rota.core.model.job import Job
-from rota.forecast.chance import uniforms
-from rota.forecast.mixture import IMPUTED, EstimateDoubt, Mixture
-from rota.forecast.past import PastRun, ended, kind_of
+from rota.core.model.job import Job, JobId
+from rota.forecast.chance import normal_beyond, uniforms
+from rota.forecast.job_groups import Base, base_of, base_of_key, by_name, by_size, scale_of, sequence_of
+from rota.forecast.mixture import EstimateDoubt, Mixture
+from rota.forecast.past import PastRun, ended
+from rota.forecast.succession import Likeness, ScoredJob, Succession
 
-MOST_SAMPLES = 64
+MOST_SAMPLES = 512
 """How many of the latest samples of a group are used."""
-MOST_DEVIATIONS = 96
+MOST_DEVIATIONS = 512
 """How many deviations of a level are used."""
+MOST_PARTS = 96
+"""By how many deviations a group, and its level, are represented; of more, every n-th in order of size."""
 LARGEST_LOG = 23.0
 """Run times that are off by more than this (a factor of ten billion) tell nothing."""
+IMPUTED = -1
+"""The run by whose numbers the lengths of running jobs are supposed, around the centres as they are expected."""
+IMPUTATIONS = 3
+"""How often the lengths of running jobs are drawn, each time from what was learned with those drawn before."""
 PRIOR_SAMPLES = 2.0
 """How many samples a declaration, or what is assumed of all jobs, counts as."""
 OWN = 6.0
@@ -55,29 +64,6 @@ class KnownFrom(Enum):
     DECLARED = "declared"
     HISTORY = "history"
     GUESS = "guess"
-
-
-class _Base(Enum):
-    """What a run time is a multiple of; the mean and spread of the logarithm of the multiple, and the usual spread."""
-
-    ESTIMATE = (0.0, 0.4, 0.3)
-    LIMIT = (math.log(0.4), 0.8, 0.5)
-    SECOND = (math.log(1800.0), 1.8, 0.3)
-
-    @property
-    def mean(self) -> float:
-        """The mean before anything is known."""
-        return self.value[0]
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation before anything is known."""
-        return self.value[1]
-
-    @property
-    def within(self) -> float:
-        """The standard deviation among like jobs before anything is known."""
-        return self.value[2]
 
 
 @dataclass(slots=True)
@@ -154,18 +140,63 @@ class RunTimes:
     def __init__(self, past: Sequence[PastRun] = ()) -> None:
         known = ended(past)
         self.past_runs = len(known)
+        self._successions: dict[Hashable, Succession] = {}
         self._fit(known)
         running = [each for each in past if each.work_s is None and each.done_s > 0]
-        if known and running:
-            lengths = [self.draw(IMPUTED, each.job, each.command, done_s=each.done_s) for each in running]
+        lengths: list[float] = []
+        for _ in range(IMPUTATIONS if known and running else 0):
+            lengths = [self._impute(each) for each in running]
             assumed = [replace(each, work_s=length_s) for each, length_s in zip(running, lengths, strict=True)]
-            self._fit([*known, *assumed])
+            self._fit(sorted([*known, *assumed], key=lambda each: each.submit_s))
+        if known:
+            self._follow(past, dict(zip([each.job.id for each in running], lengths, strict=True)))
+
+    def _impute(self, run: PastRun) -> float:
+        """Return a length that a running job may come to have."""
+        base = base_of(run.job)
+        mixture, scale = self._mixture(run.job, run.command, base), scale_of(run.job, base) or 1.0
+        middle = mixture.middle(math.log(scale), 0.0)
+        least = mixture.score(math.log(run.done_s / scale) - middle)
+        score = normal_beyond(least, uniforms(IMPUTED, run.job.id)[1])
+        return max(scale * _exp(middle + mixture.deviation(score)), run.done_s)
+
+    def _follow(self, past: Sequence[PastRun], supposed: Mapping[JobId, float]) -> None:
+        """Learn how alike the jobs of an owner are that were submitted one after the other."""
+        rows: dict[Hashable, list[ScoredJob]] = {}
+        for each in sorted(past, key=lambda each: each.submit_s):
+            base = base_of(each.job)
+            if each.work_s is not None and each.work_s <= 0:
+                continue
+            scores = [self._score(each, length) for length in (each.work_s, each.done_s, supposed.get(each.job.id))]
+            rows.setdefault(sequence_of(each.job, base), []).append(
+                ScoredJob(
+                    id=each.job.id,
+                    score=scores[0],
+                    exceeds=scores[1] if each.work_s is None else None,
+                    supposed=scores[2],
+                )
+            )
+        keys_by_base: dict[Base, list[Hashable]] = {}
+        for key in rows:
+            keys_by_base.setdefault(base_of_key(key), []).append(key)
+        for keys in keys_by_base.values():
+            likeness = Likeness([rows[key] for key in keys])
+            if likeness.total > 0:
+                self._successions |= {key: Succession(rows[key], likeness) for key in keys}
+
+    def _score(self, run: PastRun, length_s: float | None) -> float | None:
+        """Return the normal score of a length of a run; None of none."""
+        if not length_s:
+            return None
+        base = base_of(run.job)
+        mixture, scale = self._mixture(run.job, run.command, base), scale_of(run.job, base) or 1.0
+        return mixture.score(math.log(max(length_s, 1e-3) / scale) - mixture.middle(math.log(scale), 0.0))
 
     def _fit(self, past: Sequence[PastRun]) -> None:
         """Learn from runs of known length."""
         self._groups: dict[Hashable, _DurationGroup] = {}
-        self._levels: dict[tuple[_Base, str], _LevelSpread] = {}
-        self._held: dict[tuple[_Base, str], float] = {}
+        self._levels: dict[tuple[Base, str], _LevelSpread] = {}
+        self._held: dict[tuple[Base, str], float] = {}
         self._mixtures: dict[Hashable, Mixture] = {}
         self._run: int | None = None
         self._offs: dict[str, float] = {}
@@ -174,35 +205,39 @@ class RunTimes:
         for group in self._groups.values():
             group.close()
         for key, group in self._groups.items():
-            self._levels.setdefault((_base_of(key), group.level), _LevelSpread()).groups.append(group)
+            self._levels.setdefault((base_of_key(key), group.level), _LevelSpread()).groups.append(group)
         for level in self._levels.values():
             level.close()
 
     def _learn(self, run: PastRun) -> None:
         assert run.work_s is not None
         seconds = math.log(max(run.work_s, 1e-3))
-        for base in _Base:
-            scale = _scale(run.job, base)
+        for base in Base:
+            scale = scale_of(run.job, base)
             if scale is not None:
-                for key, level in dict.fromkeys((*_by_name(run, base), *_by_size(run, base))):
+                for key, level in dict.fromkeys((*by_name(run, base), *by_size(run, base))):
                     group = self._groups.setdefault(key, _DurationGroup(level))
                     group.logs.append(seconds - math.log(scale))
                     group.declared.append(math.log(scale))
 
     def known(self, job: Job, command: str = "") -> KnownFrom:
         """Return what the run time of a job is known from."""
-        base = _base(job)
-        if base is not _Base.SECOND:
+        base = base_of(job)
+        if base is not Base.SECOND:
             return KnownFrom.DECLARED
         chain = self._chain(PastRun(job=job, submit_s=0.0, command=command), base)
         return KnownFrom.HISTORY if chain and len(chain[0][1].logs) > PRIOR_SAMPLES else KnownFrom.GUESS
 
     def draw(self, run: int, job: Job, command: str = "", *, done_s: float = 0.0) -> float:
         """Return the work of a job in one run, known to exceed what it has done."""
-        base = _base(job)
-        scale = _scale(job, base) or 1.0
+        base = base_of(job)
+        scale = scale_of(job, base) or 1.0
         mixture = self._mixture(job, command, base)
         middle = mixture.middle(math.log(scale), self._off(run, mixture))
+        succession = self._successions.get(sequence_of(job, base))
+        if succession is not None and (done_s <= 0 or succession.knows(job.id)):
+            exceeds = None if done_s <= 0 else mixture.score(math.log(done_s / scale) - middle)
+            return max(scale * _exp(middle + mixture.deviation(succession.draw(run, job.id, exceeds))), done_s)
         share, place = uniforms(run, job.id)
         if done_s <= 0:
             return scale * _exp(mixture.draw(middle, share, place))
@@ -217,7 +252,7 @@ class RunTimes:
             found = self._offs[mixture.key] = mixture.off(run)
         return found
 
-    def _mixture(self, job: Job, command: str, base: _Base) -> Mixture:
+    def _mixture(self, job: Job, command: str, base: Base) -> Mixture:
         key = (base, job.user or job.tenant, job.name, command, job.gpu_milli)
         found = self._mixtures.get(key)
         if found is None:
@@ -225,21 +260,21 @@ class RunTimes:
             found = self._mixtures[key] = self._mix(self._chain(run, base), base)
         return found
 
-    def _chain(self, run: PastRun, base: _Base) -> list[tuple[Hashable, _DurationGroup]]:
+    def _chain(self, run: PastRun, base: Base) -> list[tuple[Hashable, _DurationGroup]]:
         """Return the groups of a job from all to those most like it; a group that adds nothing is left out."""
-        by_name = _by_name(run, base)
-        is_named = any(key in self._groups for key, _ in by_name[2:])
+        named = by_name(run, base)
+        is_named = any(key in self._groups for key, _ in named[2:])
         chain: list[tuple[Hashable, _DurationGroup]] = []
-        for key, _ in by_name if is_named else _by_size(run, base):
+        for key, _ in named if is_named else by_size(run, base):
             group = self._groups.get(key)
             if group is not None and (not chain or group.seen < chain[-1][1].seen):
                 chain.append((key, group))
         return chain
 
-    def _mix(self, chain: Sequence[tuple[Hashable, _DurationGroup]], base: _Base) -> Mixture:
+    def _mix(self, chain: Sequence[tuple[Hashable, _DurationGroup]], base: Base) -> Mixture:
         centre, unsure = base.mean, 0.6 * base.spread
         offsets, weights = [0.0], [1.0]
-        width = base.spread
+        width = within = base.spread
         beliefs: list[EstimateDoubt] = []
         around: _DurationGroup | None = None
         for _, group in chain:
@@ -256,32 +291,32 @@ class RunTimes:
             width = max(SMOOTH * within, LEAST_SPREAD)
             around = group
         key = repr(chain[-1][0]) if chain else base.name
-        return Mixture(key, centre, unsure, offsets, list(accumulate(weights)), width, tuple(beliefs))
+        return Mixture(key, centre, unsure, offsets, list(accumulate(weights)), width, tuple(beliefs), within)
 
-    def _held_by(self, base: _Base, level: str, around: _DurationGroup, within: float) -> float:
+    def _held_by(self, base: Base, level: str, around: _DurationGroup, within: float) -> float:
         """Return how many samples of a group its surroundings count as: variance in groups over that between them."""
         known = self._held.get((base, level))
         if known is None:
             centre = around.mean
-            groups = [group for key, group in self._groups.items() if group.level == level and _base_of(key) is base]
+            groups = [group for key, group in self._groups.items() if group.level == level and base_of_key(key) is base]
             squares = math.fsum((group.mean - centre) ** 2 - within**2 / len(group.logs) for group in groups)
             between = squares / len(groups) if len(groups) > 1 else within**2 / PRIOR_SAMPLES
             held = within**2 / between if between > 0 else MOST_HELD
-            least = PRIOR_SAMPLES if base is not _Base.SECOND else LEAST_HELD
+            least = PRIOR_SAMPLES if base is not Base.SECOND else LEAST_HELD
             known = self._held[base, level] = min(max(held, least), MOST_HELD)
         return known
 
 
-def _held_by_prior(base: _Base, within: float) -> float:
+def _held_by_prior(base: Base, within: float) -> float:
     """Return how many samples count as what is assumed of all jobs: of a declaration some, of a guess hardly any."""
-    return PRIOR_SAMPLES if base is not _Base.SECOND else min((within / base.spread) ** 2, PRIOR_SAMPLES)
+    return PRIOR_SAMPLES if base is not Base.SECOND else min((within / base.spread) ** 2, PRIOR_SAMPLES)
 
 
 def _deviations(group: _DurationGroup, level: _LevelSpread, within: float) -> tuple[list[float], list[float]]:
     """Return where jobs lie around the centre of their group, with weights: as in the group, and as in its level."""
-    own = group.residuals(level.doubt)
-    others = level.deviations[-MOST_DEVIATIONS:]
-    offsets, weights = list(own), [1.0] * len(own)
+    own = _thinned(group.residuals(level.doubt))
+    others = _thinned(level.deviations[-MOST_DEVIATIONS:])
+    offsets, weights = list(own), [len(group.logs) / len(own)] * len(own)
     if others:
         offsets += others
         weights += [OWN / len(others)] * len(others)
@@ -291,55 +326,12 @@ def _deviations(group: _DurationGroup, level: _LevelSpread, within: float) -> tu
     return offsets, weights
 
 
-def _base_of(key: Hashable) -> _Base:
-    assert isinstance(key, tuple)
-    base = key[0]
-    assert isinstance(base, _Base)
-    return base
-
-
-def _base(job: Job) -> _Base:
-    if job.estimate_s:
-        return _Base.ESTIMATE
-    return _Base.LIMIT if job.time_limit_s else _Base.SECOND
-
-
-def _scale(job: Job, base: _Base) -> float | None:
-    match base:
-        case _Base.ESTIMATE:
-            return job.estimate_s or None
-        case _Base.LIMIT:
-            return job.time_limit_s or None
-        case _Base.SECOND:
-            return 1.0
-
-
-Keys = tuple[tuple[Hashable, str], ...]
-"""Groups with the names of their levels, from all jobs to those most alike."""
-
-
-def _by_name(run: PastRun, base: _Base) -> Keys:
-    owner, name = run.job.user or str(run.job.tenant), kind_of(run.job.name)
-    groups: list[tuple[Hashable, str]] = [((base, "all"), "all"), ((base, "user", owner), "user")]
-    if run.command:
-        groups.append(((base, "command", owner, run.command), "command"))
-    groups.append(((base, "name", owner, name), "name"))
-    if name != run.job.name:
-        groups.append(((base, "exact name", owner, run.job.name), "exact name"))
-    if base is _Base.SECOND:
-        groups.append(((base, "name and size", owner, run.job.name, run.job.gpu_milli), "name and size"))
-    return tuple(groups)
-
-
-def _by_size(run: PastRun, base: _Base) -> Keys:
-    owner, size = run.job.user or str(run.job.tenant), run.job.gpu_milli
-    if base is not _Base.SECOND:
-        return ((base, "all"), "all"), ((base, "user", owner), "user")
-    return (
-        ((base, "all"), "all"),
-        ((base, "size", size), "size"),
-        ((base, "user and size", owner, size), "user and size"),
-    )
+def _thinned(deviations: list[float]) -> list[float]:
+    """Return at most so many deviations that represent all."""
+    if len(deviations) <= MOST_PARTS:
+        return deviations
+    ordered, every = sorted(deviations), len(deviations) / MOST_PARTS
+    return [ordered[int((at + 0.5) * every)] for at in range(MOST_PARTS)]
 
 
 def _exp(log: float) -> float:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 from rota.forecast.chance import beyond, normal_at, normal_beyond, uniforms
 
-IMPUTED = -1
-"""The run by whose numbers the lengths of running jobs are drawn, around the centres as they are expected."""
 COMMON = 0.08
 """Standard deviation of the logarithm of an error that all jobs of a run share: nothing is quite as it was."""
+
+MOST_KNOTS = 64
+"""Points by which a distribution is written as one of normal scores."""
+LEAST_APART = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Mixture:
     total: list[float]
     width: float
     beliefs: tuple[EstimateDoubt, ...]
+    within: float = 1.0
+    """The standard deviation in the group."""
+    _knots: list[tuple[float, float]] = field(default_factory=list)
+    """Deviations and their normal scores, filled when they are first asked for."""
 
     def middle(self, declared: float, off: float) -> float:
         """Return the centre of jobs that declare so much, in a run in which all are off by so much."""
@@ -49,8 +55,6 @@ class Mixture:
 
     def off(self, run: int) -> float:
         """Return by how much the centre is off in a run."""
-        if run == IMPUTED:
-            return 0.0
         return COMMON * normal_at(uniforms(run, "common")[0]) + self.unsure * normal_at(uniforms(run, self.key)[0])
 
     def draw(self, middle: float, share: float, place: float) -> float:
@@ -71,3 +75,37 @@ class Mixture:
         at = min(bisect_right(total, share * total[-1]), len(self.offsets) - 1)
         centre = middle + self.offsets[at]
         return centre + self.width * normal_beyond((least - centre) / self.width, place)
+
+    def score(self, deviation: float) -> float:
+        """Return where a deviation from the centre lies in the distribution, as that of a standard normal number."""
+        knots = self._scored()
+        at = bisect_right(knots, (deviation, math.inf))
+        if at in (0, len(knots)):
+            last, z = knots[0 if at == 0 else -1]
+            return z + (deviation - last) / self.within
+        (low, low_z), (high, high_z) = knots[at - 1], knots[at]
+        return low_z + (high_z - low_z) * (deviation - low) / (high - low)
+
+    def deviation(self, score: float) -> float:
+        """Return the deviation from the centre with a score; beyond what was seen as in a normal distribution."""
+        knots = self._scored()
+        at = bisect_right(knots, score, key=lambda knot: knot[1])
+        if at in (0, len(knots)):
+            last, z = knots[0 if at == 0 else -1]
+            return last + (score - z) * self.within
+        (low, low_z), (high, high_z) = knots[at - 1], knots[at]
+        return low + (high - low) * (score - low_z) / (high_z - low_z)
+
+    def _scored(self) -> list[tuple[float, float]]:
+        if not self._knots:
+            weights = [upper - lower for lower, upper in pairwise((0.0, *self.total))]
+            ordered = sorted(zip(self.offsets, weights, strict=True))
+            every = max(len(ordered) / MOST_KNOTS, 1.0)
+            below, due = 0.0, 0.0
+            for number, (offset, weight) in enumerate(ordered):
+                is_apart = not self._knots or offset - self._knots[-1][0] > LEAST_APART
+                if is_apart and (number >= due or number == len(ordered) - 1):
+                    self._knots.append((offset, normal_at((below + 0.5 * weight) / self.total[-1])))
+                    due = number + every
+                below += weight
+        return self._knots
