@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +62,28 @@ def test_grid_is_run_and_kept_with_its_provenance(folder: Path, capsys: pytest.C
     for name in ("report.html", "tables.md", "tables.tex"):
         assert (folder / "study-results" / name).stat().st_size > 100
     assert r"\begin{tabular}" in (folder / "study-results" / "tables.tex").read_text()
+
+
+@pytest.mark.slow
+def test_figures_show_all_values_whatever_their_size(folder: Path) -> None:
+    given = ["--policy", "fifo", "--policy", "srtf", "--trace", "mixed", "--cluster", "gpu=8/4", "--load", "0.8"]
+
+    assert status(["experiment", *given, "--load", "1.2", "--seeds", "2", "--jobs", "80", "--figures"]) == 0
+
+    out = folder / "experiment-results"
+    table = (out / "tables.md").read_text()
+    assert "intervals over 2 seeds are wide; 5 or more" in table
+    assert "[-" not in table.partition("Against fifo")[0], "an interval holds values that can't be"
+    page = (out / "report.html").read_text()
+    plots = [json.loads(text) for text in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page)]
+    plot = {each["layout"]["title"]["text"]: each for each in plots}
+    assert "mixed: mean JCT by load" in plot
+    points = [trace for trace in plot["mixed, load 1.2"]["data"] if trace.get("mode") == "markers"]
+    shown = [trace["y"][0] for trace in points]
+    assert max(shown) > 8 * min(shown)
+    assert plot["mixed, load 1.2"]["layout"]["yaxis"]["type"] == "log"
+    assert all(trace["error_y"]["arrayminus"][0] < trace["y"][0] for trace in points)
+    assert {path.name for path in (out / "figures").glob("*.pdf")} >= {"load-mixed.pdf", "pareto-mixed-load-1.2.pdf"}
 
 
 @pytest.mark.slow

@@ -18,6 +18,18 @@ def test_interval_of_a_mean_is_students() -> None:
     assert found.half_width == pytest.approx(1.963243, abs=1e-5)
 
 
+def test_interval_holds_no_value_that_can_not_be() -> None:
+    found = mean_interval([0.2, 0.9])
+
+    assert found.low is not None
+    assert found.low < 0.0
+    kept = found.within(0.0, 1.0)
+    assert (kept.value, kept.low, kept.high) == (found.value, 0.0, 1.0)
+    assert mean_interval([7.0]).within(0.0, 1.0).low is None
+    beyond = mean_interval([1.3, 1.5]).within(0.0, 1.0)
+    assert beyond.high == beyond.value, "the value itself is always inside"
+
+
 def test_one_value_has_no_interval() -> None:
     found = mean_interval([7.0])
 

@@ -25,13 +25,15 @@ def scale_of(metric: NamedMetric, values: Sequence[Interval]) -> tuple[float, st
 
 
 def digits(value: float, half_width: float | None) -> int:
-    """Decimals: two digits of the interval, or three significant ones without it; none of large numbers."""
+    """Decimals: two digits of the interval, at least one of the value, or three of it without an interval."""
     if half_width == 0 and value == round(value):
         return 0
     size = half_width if half_width else abs(value)
     if not size or not math.isfinite(size):
         return 2
     wanted = (1 if half_width else 2) - math.floor(math.log10(size))
+    if value:
+        wanted = max(wanted, -math.floor(math.log10(abs(value))))
     return min(max(wanted, 0), 4)
 
 

@@ -9,7 +9,7 @@ from rota.experiments import figures
 from rota.experiments.number_format import load_text
 from rota.experiments.provenance import provenance
 from rota.experiments.summary import ExperimentSummary, PolicySummary
-from rota.experiments.text_tables import CAVEAT, TextTable, group_name, tables_of
+from rota.experiments.text_tables import CAVEAT, TextTable, group_name, place_name, tables_of
 from rota.report.look import slug
 from rota.report.named_metrics import METRICS_BY_NAME
 from rota.report.page import Plot, Section, page
@@ -114,7 +114,7 @@ def sections_of(summary: ExperimentSummary, tables: Sequence[TextTable]) -> list
 
 def _html_table(table: TextTable) -> SummaryTable:
     return SummaryTable(
-        heads=tuple(TableHead(lines=(head,), is_number=at > 1) for at, head in enumerate(table.heads)),
+        heads=tuple(TableHead(lines=_lines(head), is_number=at > 1) for at, head in enumerate(table.heads)),
         rows=tuple(
             tuple(
                 TableCell(text=cell, is_number=at > 1, is_best=(number, at) in table.best)
@@ -124,6 +124,12 @@ def _html_table(table: TextTable) -> SummaryTable:
         ),
         title=table.title,
     )
+
+
+def _lines(head: str) -> tuple[str, ...]:
+    """The unit or what else is in brackets on a line of its own, so that many columns fit."""
+    title, bracket, rest = head.partition(" (")
+    return (title, f"({rest}") if bracket else (title,)
 
 
 def _comparison_plots(summary: ExperimentSummary) -> list[Plot]:
@@ -161,7 +167,7 @@ def _load_plots(summary: ExperimentSummary) -> list[Plot]:
     metric = summary.metrics[0]
     plots = []
     for place, rows in _places(summary).items():
-        title = group_name(summary, (*place, None))
+        title = place_name(summary, place)
         plots.append(
             Plot(
                 name=f"load-{slug(title)}",

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _DECIDED = ("avg_jct_s", "makespan_s", "avg_wait_s", "preemptions", "events", "jobs")
 """By what runs are told apart: figures that no two different workloads or decisions have in common."""
+ENOUGH_SEEDS = 5
+"""Student's factor for two seeds is 12.7, for five it is 2.8."""
 GROUP = ("trace", "cluster", "variant", "load")
 """What the rows of one mean share, beside the policy; they differ in their seed."""
 
@@ -82,7 +84,7 @@ def summarise(experiment: Experiment, table: polars.DataFrame, out: Path) -> Exp
             name: dict(zip(found, holm([pair.p_value for pair in found.values()]), strict=True))
             for name, found in overall.items()
         },
-        notes=(*repeated, *_overlaps(experiment, records), *_notes(experiment, records)),
+        notes=(*repeated, *_few(rows), *_overlaps(experiment, records), *_notes(experiment, records)),
         runs=table.height,
     )
 
@@ -97,6 +99,7 @@ def _own_metrics(experiment: Experiment) -> tuple[NamedMetric, ...]:
             unit=MetricUnit.RATIO,
             better=Direction.NONE,
             of=lambda run: None,
+            least=-math.inf,
         )
         for metric in user_metrics(experiment.own_metrics)
     )
@@ -133,6 +136,14 @@ def _distinct(records: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, A
         )
         for trace, count in repeated.items()
     ]
+
+
+def _few(rows: Sequence[PolicySummary]) -> list[Note]:
+    """A sentence about seeds that are too few for intervals to say much."""
+    fewest = min((row.seeds for row in rows if row.seeds > 1), default=ENOUGH_SEEDS)
+    if fewest >= ENOUGH_SEEDS:
+        return []
+    return [(f"intervals over {fewest} seeds are wide; {ENOUGH_SEEDS} or more tell policies apart sooner", ())]
 
 
 def _overlaps(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> list[Note]:
@@ -183,7 +194,7 @@ def _interval(metric: NamedMetric, runs: Sequence[Mapping[str, Any]], out: Path)
     if not values:
         return None
     if not metric.tail:
-        return mean_interval(values)
+        return mean_interval(values).within(metric.least, metric.most)
     return tail_interval([_jobs(out, run["key"], metric.tail) for run in runs], metric.quantile)
 
 

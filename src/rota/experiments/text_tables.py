@@ -76,14 +76,22 @@ def tables_of(summary: ExperimentSummary) -> list[TextTable]:
 def group_name(summary: ExperimentSummary, group: tuple[object, ...]) -> str:
     """A workload and load as headings name them; what never varies is left out."""
     experiment = summary.experiment
-    trace, cluster, variant, load = group
+    *place, load = group
+    parts = [place_name(summary, place)]
+    if len(experiment.loads) > 1 or load is not None:
+        parts.append(f"load {load_text(load)}")  # type: ignore[arg-type] # a load is a number or None
+    return ", ".join(parts)
+
+
+def place_name(summary: ExperimentSummary, place: Sequence[object]) -> str:
+    """A workload at any load, with its cluster and variant where these vary."""
+    experiment = summary.experiment
+    trace, cluster, variant = place
     parts = [str(trace).rpartition("/")[2]]
     if len(experiment.clusters) > 1:
         parts.append(str(cluster))
     if len(experiment.variants) > 1:
         parts.append(str(variant))
-    if len(experiment.loads) > 1 or load is not None:
-        parts.append(f"load {load_text(load)}")  # type: ignore[arg-type] # a load is a number or None
     return ", ".join(parts)
 
 

@@ -6,6 +6,7 @@ value at position `int(q * n)`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -50,6 +51,9 @@ class NamedMetric:
     tail: str = ""
     """The column of jobs that it is a quantile of, whose interval is a bootstrap; empty for others."""
     quantile: float = 0.0
+    least: float = 0.0
+    most: float = math.inf
+    """What no value of it is below, and above."""
 
 
 def _known(values: Floats) -> Floats:
@@ -154,8 +158,9 @@ def _single(
     unit: MetricUnit,
     better: Direction,
     of: Callable[[MeasuredRun], float | None],
+    most: float = math.inf,
 ) -> NamedMetric:
-    return NamedMetric(name=name, title=title, formula=formula, unit=unit, better=better, of=of)
+    return NamedMetric(name=name, title=title, formula=formula, unit=unit, better=better, of=of, most=most)
 
 
 _SINGLE = (
@@ -166,6 +171,7 @@ _SINGLE = (
         MetricUnit.RATIO,
         Direction.HIGH,
         lambda run: _jain(run.own_n),
+        most=1.0,
     ),
     _single(
         "unfair_fluid",
@@ -174,6 +180,7 @@ _SINGLE = (
         MetricUnit.FRACTION,
         Direction.LOW,
         lambda run: _mean(np.where(np.isnan(run.fluid), np.nan, (run.fluid > 1.0 + 1e-9).astype(np.float64))),
+        most=1.0,
     ),
     _single(
         "makespan_s",
@@ -206,6 +213,7 @@ _SINGLE = (
         MetricUnit.FRACTION,
         Direction.HIGH,
         _allocation,
+        most=1.0,
     ),
     _single(
         "utilisation",
@@ -214,6 +222,7 @@ _SINGLE = (
         MetricUnit.FRACTION,
         Direction.HIGH,
         lambda run: None if run.busy_s is None else _ratio(run.busy_s, sum(run.capacity_s.values())),
+        most=1.0,
     ),
     _single(
         "preemptions",
