@@ -27,6 +27,7 @@ from rota.scenario import ClusterChange, Scenario
 from rota.store.journal import JournalHeader
 from rota.traces.formats import read_trace
 from rota.traces.readers.alibaba import read_alibaba_nodes
+from rota.traces.transform import depending_on_known
 from rota.traces.workload import Workload
 
 PROFILES = "profiles.json"
@@ -82,7 +83,7 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
     if workload is None:
         workload = read_workload(scenario)
     if scenario.jobs is not None:
-        workload = replace(workload, submissions=workload.submissions[: scenario.jobs])
+        workload = replace(workload, submissions=depending_on_known(workload.submissions[: scenario.jobs]))
     scenario = _with_network(scenario)
     cluster = _cluster(scenario, workload)
     plans, never_fit = None, 0
@@ -131,7 +132,7 @@ def _without(workload: Workload, misfits: Sequence[tuple[Job, str]], scenario: S
     kept = tuple(each for each in workload.submissions if each.job.id not in dropped)
     if not kept:
         raise RotaError("no job of the trace fits into the cluster")
-    return replace(workload, submissions=kept)
+    return replace(workload, submissions=depending_on_known(kept))
 
 
 def _setting(scenario: Scenario, cluster: Cluster, speeds: ScenarioSpeeds) -> Setting:
