@@ -241,3 +241,28 @@ def test_run_whose_jobs_are_damaged_is_run_again(folder: Path, capsys: pytest.Ca
 
     assert _figures(folder) == before
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_caveats_and_what_is_unknown_go_with_tables_and_figures(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--policy", "fifo", "--policy", "gandiva", "--policy", "lucid", "--trace", "alibaba-like", "--seeds", "2"]
+    shown = ["--metric", "avg_jct_s", "--metric", "utilisation", "--metric", "allocation"]
+
+    assert status(["experiment", *given, *shown, "--cluster", "gpu=8/4", "--jobs", "30"]) == 0
+
+    told, out = capsys.readouterr(), folder / "experiment-results"
+    unmeasured = "gandiva, lucid: no pair of jobs on the same devices was measured"
+    for text in (told.err, (out / "tables.md").read_text(), (out / "tables.tex").read_text()):
+        assert text.count(unmeasured) == 1
+        assert "utilisation is not known for any run and left out" in text
+    (note,) = [each for each in told.err.splitlines() if unmeasured in each]
+    assert not note.endswith("runs)"), "all runs of these policies carry it"
+    (line,) = [each for each in told.out.splitlines() if each.startswith("gandiva*  allocation")]
+    assert " points " in line
+    assert "%" not in line
+    page = (out / "report.html").read_text()
+    figures = [json.loads(text) for text in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page)]
+    labelled = [plot["layout"]["yaxis"].get("ticktext", []) for plot in figures]
+    assert sum("gandiva*" in labels for labels in labelled) == 2, "ratios and ranks"

@@ -217,3 +217,28 @@ def test_pai_raw_tables_are_joined(tmp_path: Path) -> None:
     assert (failed.submit_s, failed.outcome, failed.job.gpus) == (0.0, Outcome.FAILED, 2.0)
     assert (done.submit_s, done.job.work, done.job.gpus, done.job.user) == (80.0, 60.0, 1.0, "ann")
     assert [(role.name, role.count) for role in done.job.roles] == [("worker", 2), ("ps", 1)]
+
+
+def test_pai_tags_say_what_was_asked_for(tmp_path: Path) -> None:
+    """The type of a task is the one that it got; most users asked for none."""
+    (tmp_path / "pai_task_table.csv").write_text(
+        "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
+        "any,tensorflow,1.0,Terminated,100.0,160.0,600.0,29.296875,50.0,T4\n"
+        "one,tensorflow,1.0,Terminated,120.0,160.0,600.0,29.296875,100.0,V100M32\n"
+        "untagged,tensorflow,1.0,Terminated,130.0,160.0,600.0,29.296875,100.0,P100\n"
+    )
+    (tmp_path / "pai_job_table.csv").write_text(
+        "".join(f"{name},i-{name},ann,Terminated,90.0,160.0\n" for name in ("any", "one", "untagged"))
+    )
+    (tmp_path / "pai_group_tag_table.csv").write_text("i-any,ann,,g1,\ni-one,ann,V100M32,g2,bert\n")
+
+    found = {each.job.id: each.job for each in read_trace(tmp_path / "pai_task_table.csv").submissions}
+
+    assert {name: job.roles[0].device_types for name, job in found.items()} == {
+        "any": (),
+        "one": ("V100M32",),
+        "untagged": ("P100",),
+    }
+    assert (found["any"].name, found["one"].name, found["untagged"].name) == ("g1", "g2", "tensorflow")
+    assert found["one"].labels == (("workload", "bert"),)
+    assert found["any"].roles[0].cpu_milli == 6000

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from rota.experiments.number_format import scale_of
 from rota.experiments.statistics import Interval, RankComparison
 from rota.experiments.summary import ExperimentSummary, PolicySummary
-from rota.experiments.text_tables import policy_name
+from rota.experiments.text_tables import policy_name, starred
 from rota.report.look import INK, colour, line, safe, styled
 from rota.report.named_metrics import Direction, NamedMetric
 
@@ -193,7 +193,7 @@ def ratio_forest(summary: ExperimentSummary, metric: NamedMetric) -> go.Figure:
     bounds = [bound for _, ratio in found for bound in (ratio.low or ratio.value, ratio.high or ratio.value)]
     if bounds and max(*bounds, 1.0) > WIDE_RATIO * min(*bounds, 1.0):
         figure.update_xaxes(type="log")
-    names = [safe(policy) for policy, _ in reversed(found)]
+    names = [safe(starred(summary, policy)) for policy, _ in reversed(found)]
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4])
     return figure
 
@@ -228,6 +228,6 @@ def critical_difference(summary: ExperimentSummary, metric: NamedMetric, ranks: 
         )
     styled(figure, f"Mean rank by {metric.title}", height=140 + 26 * len(order), showlegend=False)
     figure.update_xaxes(title_text=f"mean rank over {ranks.blocks} workloads, 1 is best")
-    names = [safe(policy) for policy in order]
+    names = [safe(starred(summary, policy)) for policy in order]
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4])
     return figure

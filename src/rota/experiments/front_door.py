@@ -15,6 +15,7 @@ from rota.drivers.simulator.notes import outcome_notes, scenario_notes
 from rota.drivers.simulator.study import simulate as simulate_one
 from rota.experiments.experiment_file import experiment_from, parse_trim
 from rota.files.scenario_file import scenario_from
+from rota.plugins import forget_loaded
 from rota.report.measured_run import measured_run
 from rota.report.named_metrics import METRICS_BY_NAME, find_metrics, measure_named
 from rota.report.timeline import Timeline
@@ -190,6 +191,7 @@ def simulate(
     """Run a workload under one or more policies; `options` are those of `rota sim`, with underscores."""
     import polars as pl
 
+    forget_loaded()
     policies = (policy,) if isinstance(policy, str) else tuple(policy)
     window = SteadyWindow(warm_up=parse_trim(warm_up), cool_down=parse_trim(cool_down))
     scenario = scenario_from({**options, "policy": policies, "cluster": cluster}, _HERE)

@@ -8,8 +8,8 @@ from pathlib import Path
 from rota.experiments import figures
 from rota.experiments.number_format import load_text
 from rota.experiments.provenance import provenance
-from rota.experiments.summary import ExperimentSummary, PolicySummary
-from rota.experiments.text_tables import CAVEAT, TextTable, group_name, place_name, tables_of
+from rota.experiments.summary import ExperimentSummary, PolicySummary, note_lines
+from rota.experiments.text_tables import CAVEAT, TextTable, group_name, latex_file, place_name, tables_of
 from rota.report.look import slug
 from rota.report.named_metrics import METRICS_BY_NAME
 from rota.report.page import Plot, Section, page
@@ -32,7 +32,7 @@ def write_experiment_report(
         "tables.md": "\n".join(
             [f"# {summary.experiment.name}\n", f"{lead}\n", *(t.markdown() for t in tables), _legend(summary)]
         ),
-        "tables.tex": "\n".join(table.latex() for table in tables),
+        "tables.tex": latex_file(summary, tables),
     }
     for name, text in written.items():
         (out / name).write_text(text, encoding="utf-8")
@@ -69,15 +69,10 @@ def _legend(summary: ExperimentSummary) -> str:
     ]
     if summary.notes:
         lines += ["## Notes", ""]
-        lines += [f"- {', '.join(about) + ': ' if about else ''}{text}" for text, about in _shown_notes(summary)]
+        lines += [f"- {line}" for line in note_lines(summary)]
     if any(row.has_caveat for row in summary.rows):
         lines += ["", f"{CAVEAT} compare this policy only with its note in mind."]
     return "\n".join(lines) + "\n"
-
-
-def _shown_notes(summary: ExperimentSummary) -> list[tuple[str, tuple[str, ...]]]:
-    """Notes without the names that their sentence already begins with."""
-    return [(text, () if about and text.startswith(about[0]) else about) for text, about in summary.notes]
 
 
 def sections_of(summary: ExperimentSummary, tables: Sequence[TextTable]) -> list[Section]:
@@ -91,7 +86,7 @@ def sections_of(summary: ExperimentSummary, tables: Sequence[TextTable]) -> list
             tables=[_html_table(table) for table in values],
         )
     ]
-    notes = [f"{', '.join(about) + ': ' if about else ''}{text}" for text, about in _shown_notes(summary)]
+    notes = note_lines(summary)
     if notes:
         sections.append(
             Section(title="Notes", text=" ".join(f"({n}) {text}." for n, text in enumerate(notes, start=1)))

@@ -94,9 +94,9 @@ class ResultsFolder:
             if _is_whole(self.path / JOBS / f"{key}.parquet"):
                 self._rows[key] = row
 
-    def write_parquet(self, keys: Sequence[str], provenance: Mapping[str, Any]) -> polars.DataFrame:
-        """Write the rows of these keys as one table, with the provenance as metadata, and return it."""
-        table = table_of([self._rows[key] for key in keys if key in self._rows])
+    def write_parquet(self, rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any]) -> polars.DataFrame:
+        """Write rows as one table, with the provenance as metadata, and return it."""
+        table = table_of(rows)
         waiting = self.path / f".{PARQUET}"
         metadata = {f"rota.{name}": str(value) for name, value in provenance.items()}
         table.write_parquet(waiting, metadata=metadata)

@@ -88,3 +88,8 @@ def _shares(trace: str) -> dict[str, float]:
 def jobs_in_file(trace: str, format: str | None, skip_bad_lines: bool) -> int | None:
     """How many jobs a trace file has, from which windows are chosen; None for a generated workload."""
     return None if is_generated(trace) else len(_read(trace, format, skip_bad_lines).submissions)
+
+
+def forget_traces() -> None:
+    """Read trace files again when they are next needed."""
+    _read.cache_clear()
