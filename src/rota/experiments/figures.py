@@ -30,9 +30,12 @@ def load_curves(
     axis = _axis_of(scale, drawn)
     for index, policy in enumerate(summary.experiment.policies):
         points = sorted(
-            (float(row.group[3]), row.values[metric.name], policy_name(row))
-            for row in rows
-            if row.policy == policy and metric.name in row.values and row.group[3] is not None
+            (
+                (float(row.group[3]), row.values[metric.name], policy_name(row))
+                for row in rows
+                if row.policy == policy and metric.name in row.values and row.group[3] is not None
+            ),
+            key=lambda point: point[0],
         )
         if not points:
             continue

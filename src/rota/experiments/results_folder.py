@@ -111,14 +111,20 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> polars.DataFrame:
     return pl.DataFrame([dict(row) for row in rows], infer_schema_length=None)
 
 
-@contextmanager
-def open_results(path: Path) -> Iterator[ResultsFolder]:
-    """Open a folder for an experiment; refuse one that another process has open, or that holds something else."""
+def claim_folder(path: Path) -> None:
+    """Make a folder for results, or find that it is one; refuse a folder that holds something else."""
     if path.exists() and not path.is_dir():
         raise RotaError(f"--out {path}: it exists and is not a folder")
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()) and not (path / LOCK).exists():
         raise RotaError(f"--out {path}: {_FOREIGN}")
+    (path / LOCK).touch()
+
+
+@contextmanager
+def open_results(path: Path) -> Iterator[ResultsFolder]:
+    """Open a folder for an experiment; refuse one that another process has open, or that holds something else."""
+    claim_folder(path)
     with (path / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

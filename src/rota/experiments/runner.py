@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +15,7 @@ from rota.experiments.points import GridPoint, points_of
 from rota.experiments.provenance import provenance
 from rota.experiments.results_folder import open_results
 from rota.experiments.run_point import PointResult, forget_inputs, run_point
+from rota.experiments.worker_processes import WorkerContext
 from rota.experiments.workloads import refuse_unknown_trace
 from rota.files.cluster import read_cluster
 from rota.policies import find_policy
@@ -109,9 +109,8 @@ def _results(experiment: Experiment, points: Sequence[GridPoint], processes: int
     if processes == 1 or len(points) < 2:
         yield from (run_point(experiment, point) for point in points)
         return
-    context = multiprocessing.get_context("spawn")
     batches = iter(_batches(points, processes))
-    with ProcessPoolExecutor(min(processes, len(points)), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(processes, len(points)), mp_context=WorkerContext()) as pool:
         waiting: set[Future[list[PointResult]]] = set()
         try:
             while True:
