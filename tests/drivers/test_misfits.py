@@ -9,10 +9,11 @@ import pytest
 
 from builders import GIB, job
 from rota.core.model.cluster import Cluster, Node
-from rota.core.model.job import DeviceType, JobId, Level, Locality, NodeId
+from rota.core.model.job import DeviceType, Elastic, JobId, Level, Locality, NodeId
 from rota.core.model.labels import NODE_NAME, Requirement
 from rota.drivers.simulator.load import load
 from rota.drivers.simulator.misfits import why_never_fits
+from rota.drivers.simulator.study import simulate
 from rota.scenario import Scenario
 from rota.traces.workload import Submission, Workload
 
@@ -122,3 +123,23 @@ def test_job_that_depends_on_one_left_out_depends_on_it_no_longer() -> None:
         ("last", ("next",)),
     ]
     assert loaded.left_out == 1
+
+
+@pytest.mark.parametrize("policy", ["gavel/fifo", "shockwave", "fifo", "sia"])
+def test_round_gives_a_job_its_full_size_on_one_type(policy: str) -> None:
+    """Other policies place roles on different types, and shrink elastic jobs; a round that can't would never end."""
+    roles = job("x", workers=8).roles + tuple(replace(each, name="ps") for each in job("x", workers=2).roles)
+    jobs = (
+        replace(job("roles"), roles=roles),
+        job("elastic", workers=9, elastic=Elastic(min_tasks=2, max_tasks=9)),
+        job("fits", workers=2, work=10.0),
+    )
+    given = Workload(submissions=tuple(Submission(job=each, submit_s=0.0) for each in jobs), source="", format="rota")
+    free = Cluster(nodes=tuple(replace(node, cpu_milli=None, memory_bytes=None) for node in CLUSTER.nodes))
+
+    loaded = load(Scenario(policies=(policy,), cluster=None, skip_oversized=True), replace(given, cluster=free))
+
+    kept = [str(each.job.id) for each in loaded.workload.submissions]
+    assert kept == (["fits"] if policy in ("gavel/fifo", "shockwave") else ["roles", "elastic", "fits"])
+    ended = simulate(loaded.workload, policy, loaded.setting).history.jobs
+    assert all(row.end_s is not None for row in ended)

@@ -102,7 +102,12 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
         workload = replace(workload, submissions=typed)
     workload = replace(workload, submissions=due_by_slo(workload.submissions, setting.cluster, setting.speed))
     refuse_unknown_types(workload.submissions, setting.cluster)
-    misfits = oversized(workload.submissions, setting, spreads=_spans_types(scenario.policies))
+    misfits = oversized(
+        workload.submissions,
+        setting,
+        spreads=_spans_types(scenario.policies),
+        by_type=any(find_policy(spec)[0].gives_one_type for spec in scenario.policies),
+    )
     return LoadedScenario(
         scenario=scenario,
         workload=_without(workload, misfits, scenario, setting),
@@ -126,7 +131,7 @@ def _without(workload: Workload, misfits: Sequence[tuple[Job, str]], scenario: S
         job, why = misfits[0]
         what = f"job {job.id}: {why};"
         if setting.tenancy == "none":
-            what = f"job {job.id} {why_never_fits(job, setting.cluster)}; use a larger --cluster,"
+            what = f"job {job.id} {why_never_fits(job, setting.cluster) or why}; use a larger --cluster,"
         raise RotaError(f"{what} or leave such jobs out with --skip-oversized ({len(misfits):,} in this trace)")
     dropped = {job.id for job, _ in misfits}
     kept = tuple(each for each in workload.submissions if each.job.id not in dropped)

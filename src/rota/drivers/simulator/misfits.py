@@ -8,13 +8,14 @@ from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import WHOLE, Job, Level, Role
 from rota.core.model.labels import NODE_NAME, Requirement, is_met, is_tolerated
 
+_BITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1.0, "bits a second"))
 _AMOUNTS = {
-    "cpu_milli": (1000.0, "CPUs"),
-    "memory_bytes": (2.0**30, "GiB of memory"),
-    "network_bps": (1e9, "Gbit/s of network"),
-    "disk_bps": (1e9, "Gbit/s of disk"),
+    "cpu_milli": (((1000.0, "CPUs"),), ""),
+    "memory_bytes": (((2.0**30, "GiB"), (2.0**20, "MiB"), (1.0, "bytes")), " of memory"),
+    "network_bps": (_BITS, " of network"),
+    "disk_bps": (_BITS, " of disk"),
 }
-"""What a task asks of its node beside devices: the field, the unit in which people read it, and its name."""
+"""What a task asks of its node beside devices: the field, the units in which people read it, and what it is."""
 
 
 def why_never_fits(job: Job, cluster: Cluster) -> str:
@@ -58,8 +59,9 @@ def _condition(requirement: Requirement) -> str:
 
 
 def _amount(key: str, value: float) -> str:
-    unit, what = _AMOUNTS[key]
-    return f"{value / unit:,.6g} {what}"
+    units, what = _AMOUNTS[key]
+    size, unit = next((each for each in units if value >= each[0]), units[-1])
+    return f"{value / size:,.6g} {unit}{what}"
 
 
 def _devices(count: float) -> str:
