@@ -248,7 +248,7 @@ def test_caveats_and_what_is_unknown_go_with_tables_and_figures(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ["--policy", "fifo", "--policy", "gandiva", "--policy", "lucid", "--trace", "alibaba-like", "--seeds", "2"]
-    shown = ["--metric", "avg_jct_s", "--metric", "utilisation", "--metric", "allocation"]
+    shown = [f"--metric={name}" for name in ("avg_jct_s", "utilisation", "allocation", "cost_usd")]
 
     assert status(["experiment", *given, *shown, "--cluster", "gpu=8/4", "--jobs", "30"]) == 0
 
@@ -257,6 +257,7 @@ def test_caveats_and_what_is_unknown_go_with_tables_and_figures(
     for text in (told.err, (out / "tables.md").read_text(), (out / "tables.tex").read_text()):
         assert text.count(unmeasured) == 1
         assert "utilisation is not known for any run and left out" in text
+        assert text.count("cost assumes 1 USD an hour for device type gpu") == 1
     (note,) = [each for each in told.err.splitlines() if unmeasured in each]
     assert not note.endswith("runs)"), "all runs of these policies carry it"
     (line,) = [each for each in told.out.splitlines() if each.startswith("gandiva*  allocation")]

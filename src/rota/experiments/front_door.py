@@ -14,6 +14,7 @@ from rota.drivers.simulator.load import load, read_workload
 from rota.drivers.simulator.notes import outcome_notes, scenario_notes
 from rota.drivers.simulator.study import simulate as simulate_one
 from rota.experiments.experiment_file import experiment_from, fields_of, parse_trim
+from rota.experiments.run_point import assumptions
 from rota.experiments.text_tables import place_name
 from rota.files.scenario_file import scenario_from
 from rota.plugins import forget_loaded
@@ -225,7 +226,8 @@ def simulate(
         timeline = Timeline(loaded.setting.cluster)
         result = simulate_one(loaded.workload, spec, loaded.setting, journal=timeline)
         measured = measured_run(result.history, timeline, loaded.setting.cluster, window)
-        notes = [*(note for note in before if note.is_about(spec)), *outcome_notes(result.history)]
+        own = (note for note in before if note.is_about(spec))
+        notes = [*own, *outcome_notes(result.history), *assumptions(measured)]
         rows.append(
             {
                 "policy": spec,

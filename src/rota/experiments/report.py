@@ -55,7 +55,7 @@ def _lead(summary: ExperimentSummary) -> str:
         (len(experiment.seeds), "seeds"),
     )
     grid = " x ".join(f"{count} {what}" for count, what in counts if count > 1)
-    measured = str(experiment.window)
+    measured = str(experiment.window) if experiment.window else "the whole run, with the filling and the drain"
     return f"{summary.runs:,} runs: {grid or 'one point'}. Measured: {measured}; means with 95% intervals over seeds."
 
 

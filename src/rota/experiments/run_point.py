@@ -19,6 +19,7 @@ from rota.experiments.points import GridPoint, GridSetting
 from rota.experiments.workloads import forget_traces, jobs_in_file, workload_of
 from rota.files.cluster import read_cluster
 from rota.files.scenario_file import scenario_from
+from rota.perf.device_facts import assumed_facts
 from rota.plugins import forget_loaded
 from rota.report.measured_run import MeasuredRun, measured_run
 from rota.report.named_metrics import COLUMNS, measure_named
@@ -27,6 +28,8 @@ from rota.report.user_metrics import measure_by, user_metrics
 from rota.scenario import Experiment
 from rota.traces.readers.alibaba import read_alibaba_nodes
 
+ASSUMED_FACTS = "assumed-facts"
+"""The code of the note on energy and cost, which matters where one of them is shown."""
 JobTable = Mapping[str, list[float] | list[str]]
 
 
@@ -52,7 +55,7 @@ def run_point(experiment: Experiment, point: GridPoint) -> PointResult:
         own = measure_by(user_metrics(experiment.own_metrics), result.history)
     except (RotaError, BuiltInFault, InvariantBroken) as error:
         return PointResult(key=point.key, row=base, jobs={}, error=str(error) or type(error).__name__)
-    told = [*_notes_before(loaded, point.policy), *outcome_notes(result.history)]
+    told = [*_notes_before(loaded, point.policy), *outcome_notes(result.history), *assumptions(measured)]
     row = {
         **base,
         "placement": result.placement,
@@ -68,6 +71,13 @@ def run_point(experiment: Experiment, point: GridPoint) -> PointResult:
         "wall_s": time.perf_counter() - begun,
     }
     return PointResult(key=point.key, row=row, jobs=_job_table(measured))
+
+
+def assumptions(measured: MeasuredRun) -> Iterator[RunNote]:
+    """What energy and cost of a run assume."""
+    text = assumed_facts(tuple(measured.capacity_s))
+    if text is not None:
+        yield RunNote(code=ASSUMED_FACTS, text=text)
 
 
 def _identity(experiment: Experiment, point: GridPoint) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from rota.experiments.comparison_notes import GROUP
 from rota.experiments.results_folder import JOBS
+from rota.experiments.run_point import ASSUMED_FACTS
 from rota.experiments.statistics import (
     Interval,
     PairedDifference,
@@ -267,13 +268,16 @@ def _ranks(experiment: Experiment, metric: NamedMetric, records: Sequence[Mappin
 
 def _notes(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> list[Note]:
     """Each sentence once, with the policies whose runs carry it; where it is not all of their runs, how many."""
+    shows_cost = bool({"energy_kwh", "cost_usd"} & set(experiment.metrics))
     runs: dict[str, int] = {}
     count: dict[str, dict[str, int]] = {}
     named: set[str] = set()
     for record in records:
         policy = record["policy"]
         runs[policy] = runs.get(policy, 0) + 1
-        for _, text in json.loads(record["notes"]):
+        for code, text in json.loads(record["notes"]):
+            if code == ASSUMED_FACTS and not shows_cost:
+                continue
             said = text.removeprefix(f"{policy}: ")
             if said != text:
                 named.add(said)

@@ -14,7 +14,7 @@ from enum import Enum
 import numpy as np
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.perf.device_facts import BOARD_W, IDLE, OTHER_W, PRICES
+from rota.perf.device_facts import IDLE, OTHER_PRICE, OTHER_W, board_w, price
 from rota.report.measured_run import MeasuredRun
 from rota.report.series import Floats
 
@@ -94,13 +94,18 @@ def _ratio(part: float, whole: float) -> float | None:
 def _energy_kwh(run: MeasuredRun) -> float:
     joules = 0.0
     for kind, capacity_s in run.capacity_s.items():
-        watts, held_s = BOARD_W.get(kind, OTHER_W), run.held_s.get(kind, 0.0)
+        known, held_s = board_w(kind), run.held_s.get(kind, 0.0)
+        watts = OTHER_W if known is None else known
         joules += watts * (held_s + IDLE * max(capacity_s - held_s, 0.0))
     return joules / 3.6e6
 
 
 def _cost(run: MeasuredRun) -> float:
-    return sum(PRICES.get(kind, 1.0) * held_s / 3600 for kind, held_s in run.held_s.items())
+    cost = 0.0
+    for kind, held_s in run.held_s.items():
+        known = price(kind)
+        cost += (OTHER_PRICE if known is None else known) * held_s / 3600
+    return cost
 
 
 COLUMNS: Mapping[str, Callable[[MeasuredRun], Floats]] = {
