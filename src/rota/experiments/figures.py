@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from rota.experiments.number_format import scale_of
+from rota.experiments.number_format import log_ticks, scale_of
 from rota.experiments.statistics import Interval, RankComparison
 from rota.experiments.summary import ExperimentSummary, PolicySummary
 from rota.experiments.text_tables import policy_name, starred
@@ -63,10 +63,12 @@ class _Axis:
     scale: float
     least: float | None
     """The smallest value of a logarithmic axis, to which bounds that it can't show are raised."""
+    most: float = 0.0
+    """The largest bound that is drawn."""
 
     @property
-    def layout(self) -> dict[str, str]:
-        return {"rangemode": "tozero"} if self.least is None else {"type": "log"}
+    def layout(self) -> dict[str, object]:
+        return {"rangemode": "tozero"} if self.least is None else log_ticks(self.least, self.most)
 
     def at(self, value: float) -> float:
         """Where a value or a bound is drawn."""
@@ -85,7 +87,8 @@ class _Axis:
 def _axis_of(scale: float, values: Sequence[Interval]) -> _Axis:
     known = [value.value * scale for value in values]
     is_wide = bool(known) and min(known) > 0 and max(known) > WIDE * min(known)
-    return _Axis(scale=scale, least=min(known) / 2 if is_wide else None)
+    most = max((scale * (value.high or value.value) for value in values), default=0.0)
+    return _Axis(scale=scale, least=min(known) / 2 if is_wide else None, most=most)
 
 
 def _add_band(figure: go.Figure, x: Sequence[float], values: Sequence[Interval], axis: _Axis, index: int) -> None:
@@ -195,7 +198,7 @@ def ratio_forest(summary: ExperimentSummary, metric: NamedMetric) -> go.Figure:
     figure.update_xaxes(title_text=f"ratio to {reference}, same jobs (geometric mean, 95%)")
     bounds = [bound for _, ratio in found for bound in (ratio.low or ratio.value, ratio.high or ratio.value)]
     if bounds and max(*bounds, 1.0) > WIDE_RATIO * min(*bounds, 1.0):
-        figure.update_xaxes(type="log")
+        figure.update_xaxes(**log_ticks(min(*bounds, 1.0), max(*bounds, 1.0)))
     names = [safe(starred(summary, policy)) for policy, _ in reversed(found)]
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4])
     return figure

@@ -26,7 +26,9 @@ def write_experiment_report(
     tables = tables_of(summary)
     sections = sections_of(summary, tables)
     lead = _lead(summary)
-    html = page(f"Rota: experiment {summary.experiment.name}", lead, sections, _facts(summary), command)
+    name = summary.experiment.name
+    title = "Rota: experiment" if name == "experiment" else f"Rota: experiment {name}"
+    html = page(title, lead, sections, _facts(summary), command)
     written = {
         "report.html": html,
         "tables.md": "\n".join(
