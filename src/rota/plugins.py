@@ -104,6 +104,11 @@ def find_plugin(kind: PluginKind, spec: str) -> Plugin | None:
     return Plugin(kind=kind, spec=spec, function=_from_package(kind, points[0])) if points else None
 
 
+def forget_loaded() -> None:
+    """Load users' files again when they are next asked for: they may have been edited."""
+    find_plugin.cache_clear()
+
+
 def _from_package(kind: PluginKind, point: EntryPoint) -> Callable[..., Any]:
     where = f"{kind.what} {point.name} ({point.value})"
     return _checked(load_entry_point(point, where), where)

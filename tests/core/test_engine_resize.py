@@ -9,7 +9,7 @@ import pytest
 from builders import Script, World, job, on, start, stop
 from rota.core.engine.draft import Draft
 from rota.core.messages.decisions import Cause, Decision, Resize
-from rota.core.messages.events import TimerFired
+from rota.core.messages.events import Resized, TimerFired
 from rota.core.model.job import Elastic, JobId
 from rota.core.model.placement import Placement
 
@@ -63,6 +63,21 @@ def test_resized_job_is_charged_for_each_size_while_it_had_it() -> None:
 
     assert world.live("e").attained_gpu_s(world.now_s) == 80.0
     assert world.live("e").work_done(world.now_s) == 15.0 + 5.0
+
+
+def test_job_that_keeps_nothing_when_it_is_resized_has_started_again() -> None:
+    script = Script()
+    world = World(gpus=4, policy=script).running("e", **elastic("e", 1, 4), at=on("n1", 4, tasks=4))
+    world.pass_s(10.0)
+    resize(world, script, "e", on("n1", 2, tasks=2))
+    world.step(Resized(JobId("e"), 0.0, 0.5, world.now_s))
+
+    live = world.live("e")
+    assert (live.undone, live.lost_work, live.since_s) == (1, 10.0, world.now_s)
+    world.pass_s(4.0)
+    resize(world, script, "e", on("n1", 1, tasks=1))
+    world.resized("e", rate=0.25)
+    assert (live.undone, live.lost_work, live.work_done(world.now_s)) == (1, 10.0, 2.0)
 
 
 def test_job_does_not_grow_onto_devices_that_others_have_not_left() -> None:

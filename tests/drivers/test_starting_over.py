@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from builders import cluster, job, node
 from rota.core.errors import RotaError
-from rota.core.model.job import Checkpoint, Job, Role
+from rota.core.model.job import Checkpoint, DeviceType, Job, Role
 from rota.drivers.simulator.study import Setting, simulate
+from rota.perf.speed.model import SpeedModel
 from rota.traces.workload import Submission, Workload
 
 LOSES = Checkpoint(interval_s=math.inf)
@@ -42,5 +44,17 @@ def test_jobs_that_start_over_do_not_displace_each_other_for_ever(policy: str) -
 
 
 def test_policy_that_plans_in_rounds_is_refused_when_it_undoes_a_job_again_and_again() -> None:
-    with pytest.raises(RotaError, match=r"job j\d starts over whenever it is stopped, and was stopped 500 times"):
+    with pytest.raises(
+        RotaError, match=r"job j\d starts over whenever it is stopped or moved, which happened 500 times"
+    ):
         simulate(workload(), "gavel/isolated", SETTING)
+
+
+def test_move_that_undoes_a_job_counts_as_a_stop_does() -> None:
+    """A round on one type and a round on the other, for ever: the only job is never stopped, but always moved."""
+    alone = Workload(submissions=(Submission(job=_job(90, 1), submit_s=0.0),), source="", format="")
+    two_types = cluster(node("n1", 1, device_type=DeviceType("a")), node("n2", 1, device_type=DeviceType("b")))
+    setting = replace(SETTING, cluster=two_types, speed=SpeedModel(type_speed={DeviceType("b"): 0.9}))
+
+    with pytest.raises(RotaError, match="job j90 starts over whenever it is stopped or moved"):
+        simulate(alone, "gavel/isolated", setting)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +62,28 @@ def test_grid_is_run_and_kept_with_its_provenance(folder: Path, capsys: pytest.C
     for name in ("report.html", "tables.md", "tables.tex"):
         assert (folder / "study-results" / name).stat().st_size > 100
     assert r"\begin{tabular}" in (folder / "study-results" / "tables.tex").read_text()
+
+
+@pytest.mark.slow
+def test_figures_show_all_values_whatever_their_size(folder: Path) -> None:
+    given = ["--policy", "fifo", "--policy", "srtf", "--trace", "mixed", "--cluster", "gpu=8/4", "--load", "0.8"]
+
+    assert status(["experiment", *given, "--load", "1.2", "--seeds", "2", "--jobs", "80", "--figures"]) == 0
+
+    out = folder / "experiment-results"
+    table = (out / "tables.md").read_text()
+    assert "intervals over 2 seeds are wide; 5 or more" in table
+    assert "[-" not in table.partition("Against fifo")[0], "an interval holds values that can't be"
+    page = (out / "report.html").read_text()
+    plots = [json.loads(text) for text in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page)]
+    plot = {each["layout"]["title"]["text"]: each for each in plots}
+    assert "mixed: mean JCT by load" in plot
+    points = [trace for trace in plot["mixed, load 1.2"]["data"] if trace.get("mode") == "markers"]
+    shown = [trace["y"][0] for trace in points]
+    assert max(shown) > 8 * min(shown)
+    assert plot["mixed, load 1.2"]["layout"]["yaxis"]["type"] == "log"
+    assert all(trace["error_y"]["arrayminus"][0] < trace["y"][0] for trace in points)
+    assert {path.name for path in (out / "figures").glob("*.pdf")} >= {"load-mixed.pdf", "pareto-mixed-load-1.2.pdf"}
 
 
 @pytest.mark.slow
@@ -218,3 +241,29 @@ def test_run_whose_jobs_are_damaged_is_run_again(folder: Path, capsys: pytest.Ca
 
     assert _figures(folder) == before
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_caveats_and_what_is_unknown_go_with_tables_and_figures(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--policy", "fifo", "--policy", "gandiva", "--policy", "lucid", "--trace", "alibaba-like", "--seeds", "2"]
+    shown = [f"--metric={name}" for name in ("avg_jct_s", "utilisation", "allocation", "cost_usd")]
+
+    assert status(["experiment", *given, *shown, "--cluster", "gpu=8/4", "--jobs", "30"]) == 0
+
+    told, out = capsys.readouterr(), folder / "experiment-results"
+    unmeasured = "gandiva, lucid: no pair of jobs on the same devices was measured"
+    for text in (told.err, (out / "tables.md").read_text(), (out / "tables.tex").read_text()):
+        assert text.count(unmeasured) == 1
+        assert "utilisation is not known for any run and left out" in text
+        assert text.count("cost assumes 1 USD an hour for device type gpu") == 1
+    (note,) = [each for each in told.err.splitlines() if unmeasured in each]
+    assert not note.endswith("runs)"), "all runs of these policies carry it"
+    (line,) = [each for each in told.out.splitlines() if each.startswith("gandiva*  allocation")]
+    assert " points " in line
+    assert "%" not in line
+    page = (out / "report.html").read_text()
+    figures = [json.loads(text) for text in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page)]
+    labelled = [plot["layout"]["yaxis"].get("ticktext", []) for plot in figures]
+    assert sum("gandiva*" in labels for labels in labelled) == 2, "ratios and ranks"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +85,18 @@ def test_command_prints_a_row_per_placement(tmp_path: Path, capsys: pytest.Captu
 
     told = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in told] == ["placement", "best-fit", "fgd"]
+
+
+def test_list_of_requests_needs_no_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "asked.csv").write_text("gpu_milli,cpu,mem_mib,kind\n500,2,1024,\n2000,8,4096,a\n250,1,512,a\n")
+    columns = "gpus=gpu_milli:milli,cpus=cpu,memory=mem_mib:MiB,type=kind"
+    given = ["fill", "--trace", str(tmp_path / "asked.csv"), "--columns", columns, "--cluster", "a=8/4"]
+
+    assert status([*given, "--seeds", "2"]) == 0
+
+    told = capsys.readouterr().out
+    assert len(told.splitlines()) == 1 + len(PLACEMENT_NAMES)
+    bounds = [float(number) for each in re.findall(r"\[(.*?)\]", told) for number in each.split(",")]
+    assert all(bound >= 0.0 for bound in bounds)
+    assert status([*given[:3], "--cluster", "a=8/4"]) == 2, "not a trace in any known format"
+    assert status(["trace", "describe", str(tmp_path / "asked.csv"), "--columns", columns]) == 2, "it needs times there"

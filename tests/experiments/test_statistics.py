@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from rota.experiments.statistics import compare_ranks, holm, mean_interval, paired, tail_interval
+from rota.experiments.number_format import log_ticks, shown
+from rota.experiments.statistics import Interval, compare_ranks, holm, mean_interval, paired, tail_interval
 
 
 def test_interval_of_a_mean_is_students() -> None:
@@ -16,6 +17,18 @@ def test_interval_of_a_mean_is_students() -> None:
     assert found.value == 3.0
     assert found.low == pytest.approx(3.0 - 2.776445 * math.sqrt(2.5 / 5), abs=1e-5)
     assert found.half_width == pytest.approx(1.963243, abs=1e-5)
+
+
+def test_interval_holds_no_value_that_can_not_be() -> None:
+    found = mean_interval([0.2, 0.9])
+
+    assert found.low is not None
+    assert found.low < 0.0
+    kept = found.within(0.0, 1.0)
+    assert (kept.value, kept.low, kept.high) == (found.value, 0.0, 1.0)
+    assert mean_interval([7.0]).within(0.0, 1.0).low is None
+    beyond = mean_interval([1.3, 1.5]).within(0.0, 1.0)
+    assert beyond.high == beyond.value, "the value itself is always inside"
 
 
 def test_one_value_has_no_interval() -> None:
@@ -82,3 +95,13 @@ def test_ranks_of_equal_policies_are_not_told_apart() -> None:
 
 def test_correction_grows_with_the_number_of_comparisons() -> None:
     assert holm([0.01, None, 0.04, 0.03]) == [pytest.approx(0.03), None, pytest.approx(0.06), pytest.approx(0.06)]
+
+
+def test_bound_above_zero_is_not_shown_as_zero() -> None:
+    assert shown(Interval(value=0.31, low=0.03, high=2.6), 1.0) == "0.31 [0.03, 2.60]"
+    assert shown(Interval(value=3.0, low=0.0, high=190.0), 1.0).endswith("[0, 190]")
+
+
+def test_marks_of_a_logarithmic_axis_are_whole() -> None:
+    assert log_ticks(0.17, 2.0)["ticktext"] == ["0.1", "0.2", "0.5", "1", "2", "5", "10", "20", "50"]
+    assert log_ticks(0.9, 4000.0)["ticktext"] == ["0.1", "1", "10", "100", "1,000", "10,000"]

@@ -10,6 +10,7 @@ from rota.core.errors import RotaError
 from rota.drivers.simulator.study import Setting, simulate
 from rota.experiments.experiment_file import parse_trim
 from rota.files.cluster import read_cluster
+from rota.perf.device_facts import PRICES, assumed_facts, known_type
 from rota.report.fluid_sharing import fluid_completion_s
 from rota.report.measured_run import MeasuredRun, measured_run
 from rota.report.named_metrics import METRICS_BY_NAME, find_metrics, measure_named
@@ -129,3 +130,20 @@ def test_unknown_metric_names_the_nearest() -> None:
 
 def test_every_metric_has_a_formula() -> None:
     assert all(metric.formula and metric.title for metric in METRICS_BY_NAME.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("V100M32", "v100"),
+        ("Tesla-V100-SXM2-32GB", "v100"),
+        ("NVIDIA-A100-SXM4", "a100"),
+        ("T4", "t4"),
+        ("G2", None),
+        ("a1000", None),
+    ],
+)
+def test_types_are_known_by_the_names_that_clusters_give_them(name: str, meant: str | None) -> None:
+    """Alibaba's nodes and NVIDIA's driver write a type in their own ways; a wrong price would not be seen."""
+    assert known_type(name, PRICES) == meant
+    assert (assumed_facts([name]) is None) is (meant is not None)

@@ -59,6 +59,16 @@ def test_rows_have_the_fields_of_a_simulation(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.slow
+def test_part_of_a_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = journal(tmp_path / "j.jsonl")
+    path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:6]))
+
+    assert status(["report", str(path), "--out", str(tmp_path / "r.html")]) == 0
+
+    assert "jobs have no end: the journal is of a part of a run" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_two_runs_of_one_policy_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = journal(tmp_path / "one.jsonl"), journal(tmp_path / "two.jsonl")
 

@@ -89,11 +89,18 @@ def test_broken_step_is_refused_with_its_line(path: Path, line: int, fields: dic
         list(JournalReader(path).steps())
 
 
-@pytest.mark.parametrize("tail", [b'{"n":3,"t":', b"\xff\xfe\n"], ids=["torn", "not text"])
-def test_line_that_can_not_be_read_is_refused(path: Path, tail: bytes) -> None:
+@pytest.mark.parametrize(
+    ("tail", "told"),
+    [
+        (b'{"n":3,"t":', "the line is cut off: the run, or the copy of its journal, was inter"),
+        (b"\xff\xfe\n", "a broken step"),
+    ],
+    ids=["torn", "not text"],
+)
+def test_line_that_can_not_be_read_is_refused(path: Path, tail: bytes, told: str) -> None:
     path.write_bytes(path.read_bytes() + tail)
 
-    with pytest.raises(RotaError, match=r"run.journal:5: a broken step"):
+    with pytest.raises(RotaError, match=rf"run.journal:5: {told}"):
         list(JournalReader(path).steps())
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -217,3 +220,79 @@ def test_pai_raw_tables_are_joined(tmp_path: Path) -> None:
     assert (failed.submit_s, failed.outcome, failed.job.gpus) == (0.0, Outcome.FAILED, 2.0)
     assert (done.submit_s, done.job.work, done.job.gpus, done.job.user) == (80.0, 60.0, 1.0, "ann")
     assert [(role.name, role.count) for role in done.job.roles] == [("worker", 2), ("ps", 1)]
+
+
+def test_pai_tags_say_what_was_asked_for(tmp_path: Path) -> None:
+    """The type of a task is the one that it got; most users asked for none."""
+    (tmp_path / "pai_task_table.csv").write_text(
+        "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
+        "any,tensorflow,1.0,Terminated,100.0,160.0,600.0,29.296875,50.0,T4\n"
+        "one,tensorflow,1.0,Terminated,120.0,160.0,600.0,29.296875,100.0,V100M32\n"
+        "untagged,tensorflow,1.0,Terminated,130.0,160.0,600.0,29.296875,100.0,P100\n"
+    )
+    (tmp_path / "pai_job_table.csv").write_text(
+        "".join(f"{name},i-{name},ann,Terminated,90.0,160.0\n" for name in ("any", "one", "untagged"))
+    )
+    (tmp_path / "pai_group_tag_table.csv").write_text("i-any,ann,,g1,\ni-one,ann,V100M32,g2,bert\n")
+
+    found = {str(each.job.id): each.job for each in read_trace(tmp_path / "pai_task_table.csv").submissions}
+
+    assert {name: job.roles[0].device_types for name, job in found.items()} == {
+        "any": (),
+        "one": ("V100M32",),
+        "untagged": ("P100",),
+    }
+    assert (found["any"].name, found["one"].name, found["untagged"].name) == ("g1", "g2", "tensorflow")
+    assert found["one"].labels == (("workload", "bert"),)
+    assert found["any"].roles[0].cpu_milli == 6000
+
+
+def test_columns_have_units(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("ts,run,gpu,cpu,mem,left:ms\n1700000000000,90,50,200,512,1\n1700000060000,1.5,200,800,2048,2\n")
+    given = "submit=ts:ms,duration=run:min,gpus=gpu:%,cpus=cpu:%,memory=mem:MiB,name=left:ms"
+
+    part, two = (each for each in read_columns(path, parse_columns(given)).submissions)
+
+    assert (part.submit_s, part.job.work, part.job.gpus, part.job.name) == (0.0, 5400.0, 0.5, "1")
+    assert (part.job.roles[0].cpu_milli, part.job.roles[0].memory_bytes) == (2000, 512 * 2**20)
+    assert (two.submit_s, two.job.work, two.job.gpus, two.job.tasks) == (60.0, 90.0, 2.0, 2)
+    assert (two.job.roles[0].cpu_milli, two.job.roles[0].memory_bytes) == (4000, 2**30), "divided among the tasks"
+    with pytest.raises(RotaError, match="unknown unit 'hours'; known: us, ms, s, min, h, d"):
+        read_columns(path, {"submit": "ts:hours", "duration": "run"})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90.0),
+        ("00:01:30", 90.0),
+        ("1-02:00:00", 93600.0),
+        ("0 days 00:01:30.5", 90.5),
+        ("2 days, 1:00:00", 176400.0),
+    ],
+)
+def test_durations_may_be_hours_minutes_and_seconds(tmp_path: Path, text: str, seconds: float) -> None:
+    (tmp_path / "log.csv").write_text(f't,d\n0,"{text}"\n')
+
+    (found,) = read_columns(tmp_path / "log.csv", parse_columns("submit=t,duration=d")).submissions
+
+    assert found.job.work == seconds
+
+
+def test_traces_go_through_a_pipe(tmp_path: Path) -> None:
+    """Steps of several commands, as of one; a stream can be read only once, and a trace is looked at before."""
+    lines = [f"j{number},{60 * number},100,{gpus}" for number, gpus in enumerate((1, 8, 4, 2))]
+    (tmp_path / "a.csv").write_text("\n".join(["id,submit_s,work,gpus", *lines]) + "\n")
+    rota = f"{sys.executable} -c 'from rota.cli.main import run; run()'"
+    script = (
+        f'set -eo pipefail; rota() {{ {rota} "$@"; }}; rota trace transform a.csv - gpus=1..4 '
+        "| rota trace transform - - jobs=0..2 > piped.csv; "
+        "rota trace transform <(cat a.csv) whole.csv gpus=1..4 jobs=0..2; rota trace describe - < whole.csv"
+    )
+
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "piped.csv").read_text() == (tmp_path / "whole.csv").read_text()
+    assert re.search(r"jobs +2", done.stdout)

@@ -172,6 +172,26 @@ def experiment_from(given: Mapping[str, object], source: Path) -> Experiment:
         raise RotaError(f"{source}: {error}") from error
 
 
+def fields_of(experiment: Experiment) -> dict[str, object]:
+    """An experiment as fields, from which `experiment_from` makes the same again."""
+    return {
+        "name": experiment.name,
+        "policies": experiment.policies,
+        "traces": experiment.traces,
+        "clusters": experiment.clusters,
+        "loads": tuple(load for load in experiment.loads if load is not None),
+        "seeds": experiment.seeds,
+        "jobs": experiment.jobs,
+        "warm_up": experiment.window.warm_up,
+        "cool_down": experiment.window.cool_down,
+        "options": dict(experiment.options),
+        "variants": {name: dict(options) for name, options in experiment.variants.items()},
+        "metrics": experiment.metrics,
+        "own_metrics": experiment.own_metrics,
+        "baseline": experiment.baseline,
+    }
+
+
 def _refuse_options(options: Mapping[str, object], where: str) -> None:
     for name in _OF_THE_GRID:
         if name in options:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from rota.experiments.number_format import scale_of
+from rota.experiments.number_format import log_ticks, scale_of
 from rota.experiments.statistics import Interval, RankComparison
 from rota.experiments.summary import ExperimentSummary, PolicySummary
-from rota.experiments.text_tables import policy_name
+from rota.experiments.text_tables import policy_name, starred
 from rota.report.look import INK, colour, line, safe, styled
 from rota.report.named_metrics import Direction, NamedMetric
+
+WIDE = 8.0
+"""The factor between the largest and the smallest value from which on an axis is logarithmic."""
+WIDE_RATIO = 4.0
+"""The same between the bounds of ratios, whose intervals are symmetric on such an axis."""
 
 
 def load_curves(
@@ -19,17 +25,22 @@ def load_curves(
 ) -> go.Figure:
     """A metric over the load, one line per policy with the band of its 95% interval."""
     figure = go.Figure()
-    scale, unit = scale_of(metric, [row.values[metric.name] for row in rows if metric.name in row.values])
+    drawn = [row.values[metric.name] for row in rows if metric.name in row.values and row.group[3] is not None]
+    scale, unit = scale_of(metric, drawn)
+    axis = _axis_of(scale, drawn)
     for index, policy in enumerate(summary.experiment.policies):
         points = sorted(
-            (float(row.group[3]), row.values[metric.name], policy_name(row))
-            for row in rows
-            if row.policy == policy and metric.name in row.values and row.group[3] is not None
+            (
+                (float(row.group[3]), row.values[metric.name], policy_name(row))
+                for row in rows
+                if row.policy == policy and metric.name in row.values and row.group[3] is not None
+            ),
+            key=lambda point: point[0],
         )
         if not points:
             continue
         loads = [load for load, _, _ in points]
-        _add_band(figure, loads, [value for _, value, _ in points], scale, index)
+        _add_band(figure, loads, [value for _, value, _ in points], axis, index)
         figure.add_scatter(
             x=loads,
             y=[value.value * scale for _, value, _ in points],
@@ -41,15 +52,50 @@ def load_curves(
         )
     styled(figure, title, height=420, showlegend=True)
     figure.update_xaxes(title_text="offered load")
-    figure.update_yaxes(title_text=f"{metric.title} ({unit})" if unit else metric.title, rangemode="tozero")
+    figure.update_yaxes(title_text=f"{metric.title} ({unit})" if unit else metric.title, **axis.layout)
     return figure
 
 
-def _add_band(figure: go.Figure, x: Sequence[float], values: Sequence[Interval], scale: float, index: int) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Axis:
+    """How the values of a metric are drawn: on a logarithmic scale where they differ by more than one shows."""
+
+    scale: float
+    least: float | None
+    """The smallest value of a logarithmic axis, to which bounds that it can't show are raised."""
+    most: float = 0.0
+    """The largest bound that is drawn."""
+
+    @property
+    def layout(self) -> dict[str, object]:
+        return {"rangemode": "tozero"} if self.least is None else log_ticks(self.least, self.most)
+
+    def at(self, value: float) -> float:
+        """Where a value or a bound is drawn."""
+        return value * self.scale if self.least is None else max(value * self.scale, self.least)
+
+    def error(self, value: Interval) -> dict[str, object]:
+        """The interval around a point."""
+        if value.low is None or value.high is None:
+            return {}
+        middle = self.at(value.value)
+        return _error(
+            Interval(value=middle, low=min(self.at(value.low), middle), high=max(self.at(value.high), middle)), 1.0
+        )
+
+
+def _axis_of(scale: float, values: Sequence[Interval]) -> _Axis:
+    known = [value.value * scale for value in values]
+    is_wide = bool(known) and min(known) > 0 and max(known) > WIDE * min(known)
+    most = max((scale * (value.high or value.value) for value in values), default=0.0)
+    return _Axis(scale=scale, least=min(known) / 2 if is_wide else None, most=most)
+
+
+def _add_band(figure: go.Figure, x: Sequence[float], values: Sequence[Interval], axis: _Axis, index: int) -> None:
     if any(value.low is None or value.high is None for value in values) or len(x) < 2:
         return
-    upper = [(value.high or 0.0) * scale for value in values]
-    lower = [(value.low or 0.0) * scale for value in values]
+    upper = [axis.at(value.high or 0.0) for value in values]
+    lower = [axis.at(value.low or 0.0) for value in values]
     figure.add_scatter(
         x=[*x, *reversed(x)],
         y=[*upper, *reversed(lower)],
@@ -72,6 +118,8 @@ def pareto(
     figure = go.Figure()
     x_scale, x_unit = scale_of(across, [row.values[across.name] for row in known])
     y_scale, y_unit = scale_of(up, [row.values[up.name] for row in known])
+    x_axis = _axis_of(x_scale, [row.values[across.name] for row in known])
+    y_axis = _axis_of(y_scale, [row.values[up.name] for row in known])
     front = pareto_front(across, up, known)
     figure.add_scatter(
         x=[row.values[across.name].value * x_scale for row in front],
@@ -87,8 +135,8 @@ def pareto(
         figure.add_scatter(
             x=[x.value * x_scale],
             y=[y.value * y_scale],
-            error_x=_error(x, x_scale),
-            error_y=_error(y, y_scale),
+            error_x=x_axis.error(x),
+            error_y=y_axis.error(y),
             mode="markers",
             marker={"size": 9, "color": colour(index)},
             line={"color": colour(index)},
@@ -96,8 +144,8 @@ def pareto(
             hovertemplate="%{x:,.4g}, %{y:,.4g}",
         )
     styled(figure, title, height=460, showlegend=True)
-    figure.update_xaxes(title_text=f"{across.title} ({x_unit})" if x_unit else across.title)
-    figure.update_yaxes(title_text=f"{up.title} ({y_unit})" if y_unit else up.title)
+    figure.update_xaxes(title_text=f"{across.title} ({x_unit})" if x_unit else across.title, **x_axis.layout)
+    figure.update_yaxes(title_text=f"{up.title} ({y_unit})" if y_unit else up.title, **y_axis.layout)
     return figure
 
 
@@ -148,7 +196,10 @@ def ratio_forest(summary: ExperimentSummary, metric: NamedMetric) -> go.Figure:
     styled(figure, f"{metric.title}: ratio to {reference}", height=140 + 26 * len(found), showlegend=False)
     figure.add_vline(x=1.0, line={"color": INK, "dash": "dot", "width": 1})
     figure.update_xaxes(title_text=f"ratio to {reference}, same jobs (geometric mean, 95%)")
-    names = [safe(policy) for policy, _ in reversed(found)]
+    bounds = [bound for _, ratio in found for bound in (ratio.low or ratio.value, ratio.high or ratio.value)]
+    if bounds and max(*bounds, 1.0) > WIDE_RATIO * min(*bounds, 1.0):
+        figure.update_xaxes(**log_ticks(min(*bounds, 1.0), max(*bounds, 1.0)))
+    names = [safe(starred(summary, policy)) for policy, _ in reversed(found)]
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4])
     return figure
 
@@ -183,6 +234,6 @@ def critical_difference(summary: ExperimentSummary, metric: NamedMetric, ranks: 
         )
     styled(figure, f"Mean rank by {metric.title}", height=140 + 26 * len(order), showlegend=False)
     figure.update_xaxes(title_text=f"mean rank over {ranks.blocks} workloads, 1 is best")
-    names = [safe(policy) for policy in order]
+    names = [safe(starred(summary, policy)) for policy in order]
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4])
     return figure

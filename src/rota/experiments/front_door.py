@@ -13,8 +13,11 @@ from rota.core.state.history import History
 from rota.drivers.simulator.load import load, read_workload
 from rota.drivers.simulator.notes import outcome_notes, scenario_notes
 from rota.drivers.simulator.study import simulate as simulate_one
-from rota.experiments.experiment_file import experiment_from, parse_trim
+from rota.experiments.experiment_file import experiment_from, fields_of, parse_trim
+from rota.experiments.run_point import assumptions
+from rota.experiments.text_tables import place_name
 from rota.files.scenario_file import scenario_from
+from rota.plugins import forget_loaded
 from rota.report.measured_run import measured_run
 from rota.report.named_metrics import METRICS_BY_NAME, find_metrics, measure_named
 from rota.report.timeline import Timeline
@@ -115,19 +118,31 @@ class ExperimentResult:
             )
         return pl.DataFrame(rows, infer_schema_length=None)
 
-    def plot(self, metric: str | None = None, *, trace: str | None = None) -> go.Figure:
-        """A metric over the load with bands, for one workload; with a single load, ratios to the baseline."""
+    def plot(
+        self,
+        metric: str | None = None,
+        *,
+        trace: str | None = None,
+        cluster: str | None = None,
+        variant: str | None = None,
+    ) -> go.Figure:
+        """A metric over the load with bands, for one workload, cluster and variant (the first of each if not named);
+        with a single load, ratios to the baseline over all."""
         from rota.experiments import figures
 
         name = self._metric(metric)
         summary = self.summary(name)
         if len(self.definition.loads) < 2:
+            if not summary.overall[name]:
+                raise RotaError("one policy at one load makes no figure; give several policies or loads, or see `rows`")
             return figures.ratio_forest(summary, METRICS_BY_NAME[name])
-        chosen = trace or self.definition.traces[0]
-        rows = [row for row in summary.rows if row.group[0] == chosen]
-        if not rows:
-            raise RotaError(f"there is no workload {chosen!r}; known: {', '.join(self.definition.traces)}")
-        return figures.load_curves(summary, METRICS_BY_NAME[name], rows, chosen)
+        place = (
+            _one_of("workload", trace, self.definition.traces),
+            _one_of("cluster", cluster, self.definition.clusters),
+            _one_of("variant", variant, tuple(self.definition.variants)),
+        )
+        rows = [row for row in summary.rows if row.group[:3] == place]
+        return figures.load_curves(summary, METRICS_BY_NAME[name], rows, place_name(summary, place))
 
     def summary(self, *metrics: str) -> ExperimentSummary:
         """Everything that tables and figures show, of these metrics."""
@@ -145,6 +160,13 @@ class ExperimentResult:
     def _metric(self, metric: str | None) -> str:
         (found,) = find_metrics([metric or (self.definition.metrics or ("avg_jct_s",))[0]])
         return found.name
+
+
+def _one_of(what: str, given: str | None, known: tuple[str, ...]) -> str:
+    """The value that was named, or the first."""
+    if given is not None and given not in known:
+        raise RotaError(f"there is no {what} {given!r}; known: {', '.join(known)}")
+    return given or known[0]
 
 
 def read_trace(
@@ -190,7 +212,10 @@ def simulate(
     """Run a workload under one or more policies; `options` are those of `rota sim`, with underscores."""
     import polars as pl
 
+    forget_loaded()
     policies = (policy,) if isinstance(policy, str) else tuple(policy)
+    if not policies:
+        raise RotaError("state at least one policy, such as policy='las'; rota.policies.names() lists them")
     window = SteadyWindow(warm_up=parse_trim(warm_up), cool_down=parse_trim(cool_down))
     scenario = scenario_from({**options, "policy": policies, "cluster": cluster}, _HERE)
     named = scenario if isinstance(trace, Workload) else replace(scenario, trace=str(trace))
@@ -201,7 +226,8 @@ def simulate(
         timeline = Timeline(loaded.setting.cluster)
         result = simulate_one(loaded.workload, spec, loaded.setting, journal=timeline)
         measured = measured_run(result.history, timeline, loaded.setting.cluster, window)
-        notes = [*(note for note in before if note.is_about(spec)), *outcome_notes(result.history)]
+        own = (note for note in before if note.is_about(spec))
+        notes = [*own, *outcome_notes(result.history), *assumptions(measured)]
         rows.append(
             {
                 "policy": spec,
@@ -226,11 +252,14 @@ def experiment(
     progress: Callable[[int, int], None] | None = None,
     **fields: object,
 ) -> ExperimentResult:
-    """Run an experiment: a definition, a file, or the fields of one; without `out` its folder is a temporary one."""
+    """Run an experiment: a definition, a file, or the fields of one; without `out` its folder is a temporary one.
+
+    A trace may also be a workload, of `read_trace` or `generate`; it is kept in the folder.
+    """
     from rota.experiments.runner import run_experiment
 
-    defined = _defined(definition, fields)
     folder = Path(tempfile.mkdtemp(prefix="rota-experiment-")) if out is None else Path(out)
+    defined = _defined(definition, {**fields, **_kept_traces(fields, folder)})
     outcome = run_experiment(defined, folder, processes=processes, progress=progress)
     return ExperimentResult(
         definition=defined,
@@ -242,9 +271,23 @@ def experiment(
     )
 
 
+def _kept_traces(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The traces of a call with workloads as files of its folder; nothing if none is a workload."""
+    from rota.experiments.results_folder import claim_folder
+    from rota.experiments.workloads import kept_as_file
+
+    given = fields.get("traces")
+    traces = list(given) if isinstance(given, list | tuple) else [given]
+    if not any(isinstance(each, Workload) for each in traces):
+        return {}
+    claim_folder(folder)
+    kept = [kept_as_file(each, folder / "traces") if isinstance(each, Workload) else each for each in traces]
+    return {"traces": kept}
+
+
 def _defined(definition: Experiment | str | Path | None, fields: Mapping[str, Any]) -> Experiment:
     if isinstance(definition, Experiment):
-        return replace(definition, **fields)
+        return experiment_from({**fields_of(definition), **fields}, _GRID)
     if definition is None:
         return experiment_from({"name": "experiment", **fields}, _GRID)
     from rota.experiments.experiment_file import read_experiment_file

@@ -6,14 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from rota.core.errors import RotaError
+from rota.experiments.input_files import digests_of
 from rota.scenario import Experiment
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever the same input gives other results or columns, so that older rows are not taken for new ones."""
 
 
@@ -53,8 +51,7 @@ def points_of(experiment: Experiment) -> list[GridPoint]:
         "format": FORMAT,
         "jobs": experiment.jobs,
         "window": str(experiment.window),
-        "own_metrics": {spec: _digest(spec.partition(".py:")[0] + ".py") for spec in experiment.own_metrics},
-        "policies": sorted(experiment.policies) if _leaves_out(experiment.options) else None,
+        "own_metrics": {spec: digests_of(spec) for spec in experiment.own_metrics},
     }
     return [
         GridPoint(setting=setting, policy=policy, key=_key(experiment, setting, policy, shared))
@@ -70,30 +67,16 @@ def _leaves_out(options: Mapping[str, Any]) -> bool:
 
 def _key(experiment: Experiment, setting: GridSetting, policy: str, shared: Mapping[str, Any]) -> str:
     options = {**experiment.options, **experiment.variants[setting.variant]}
-    named = [setting.trace, setting.cluster, policy.partition(".py:")[0] + ".py" if ".py:" in policy else ""]
-    named += [str(options[name]) for name in ("profiles", "faults") if options.get(name)]
-    named += [str(options["network"]).partition(":")[0]] if options.get("network") else []
     content = {
         **shared,
+        "policies": sorted(experiment.policies) if _leaves_out(options) else None,
         "trace": setting.trace,
         "cluster": setting.cluster,
         "load": setting.load,
         "seed": setting.seed,
         "policy": policy,
         "options": options,
-        "files": [_digest(name) for name in named],
+        "files": digests_of([setting.trace, setting.cluster, policy, options]),
     }
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-@cache
-def _digest(name: str) -> str | None:
-    """The digest of a file; None for a name that is no file."""
-    path = Path(name)
-    if not name or not path.is_file():
-        return None
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise RotaError(f"{path}: {error.strerror}; check whether you may read it") from error

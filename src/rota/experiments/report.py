@@ -8,8 +8,8 @@ from pathlib import Path
 from rota.experiments import figures
 from rota.experiments.number_format import load_text
 from rota.experiments.provenance import provenance
-from rota.experiments.summary import ExperimentSummary, PolicySummary
-from rota.experiments.text_tables import CAVEAT, TextTable, group_name, tables_of
+from rota.experiments.summary import ExperimentSummary, PolicySummary, note_lines
+from rota.experiments.text_tables import CAVEAT, TextTable, group_name, latex_file, place_name, tables_of
 from rota.report.look import slug
 from rota.report.named_metrics import METRICS_BY_NAME
 from rota.report.page import Plot, Section, page
@@ -26,13 +26,15 @@ def write_experiment_report(
     tables = tables_of(summary)
     sections = sections_of(summary, tables)
     lead = _lead(summary)
-    html = page(f"Rota: experiment {summary.experiment.name}", lead, sections, _facts(summary), command)
+    name = summary.experiment.name
+    title = "Rota: experiment" if name == "experiment" else f"Rota: experiment {name}"
+    html = page(title, lead, sections, _facts(summary), command)
     written = {
         "report.html": html,
         "tables.md": "\n".join(
             [f"# {summary.experiment.name}\n", f"{lead}\n", *(t.markdown() for t in tables), _legend(summary)]
         ),
-        "tables.tex": "\n".join(table.latex() for table in tables),
+        "tables.tex": latex_file(summary, tables),
     }
     for name, text in written.items():
         (out / name).write_text(text, encoding="utf-8")
@@ -55,7 +57,7 @@ def _lead(summary: ExperimentSummary) -> str:
         (len(experiment.seeds), "seeds"),
     )
     grid = " x ".join(f"{count} {what}" for count, what in counts if count > 1)
-    measured = str(experiment.window)
+    measured = str(experiment.window) if experiment.window else "the whole run, with the filling and the drain"
     return f"{summary.runs:,} runs: {grid or 'one point'}. Measured: {measured}; means with 95% intervals over seeds."
 
 
@@ -69,15 +71,10 @@ def _legend(summary: ExperimentSummary) -> str:
     ]
     if summary.notes:
         lines += ["## Notes", ""]
-        lines += [f"- {', '.join(about) + ': ' if about else ''}{text}" for text, about in _shown_notes(summary)]
+        lines += [f"- {line}" for line in note_lines(summary)]
     if any(row.has_caveat for row in summary.rows):
         lines += ["", f"{CAVEAT} compare this policy only with its note in mind."]
     return "\n".join(lines) + "\n"
-
-
-def _shown_notes(summary: ExperimentSummary) -> list[tuple[str, tuple[str, ...]]]:
-    """Notes without the names that their sentence already begins with."""
-    return [(text, () if about and text.startswith(about[0]) else about) for text, about in summary.notes]
 
 
 def sections_of(summary: ExperimentSummary, tables: Sequence[TextTable]) -> list[Section]:
@@ -91,7 +88,7 @@ def sections_of(summary: ExperimentSummary, tables: Sequence[TextTable]) -> list
             tables=[_html_table(table) for table in values],
         )
     ]
-    notes = [f"{', '.join(about) + ': ' if about else ''}{text}" for text, about in _shown_notes(summary)]
+    notes = note_lines(summary)
     if notes:
         sections.append(
             Section(title="Notes", text=" ".join(f"({n}) {text}." for n, text in enumerate(notes, start=1)))
@@ -114,7 +111,7 @@ def sections_of(summary: ExperimentSummary, tables: Sequence[TextTable]) -> list
 
 def _html_table(table: TextTable) -> SummaryTable:
     return SummaryTable(
-        heads=tuple(TableHead(lines=(head,), is_number=at > 1) for at, head in enumerate(table.heads)),
+        heads=tuple(TableHead(lines=_lines(head), is_number=at > 1) for at, head in enumerate(table.heads)),
         rows=tuple(
             tuple(
                 TableCell(text=cell, is_number=at > 1, is_best=(number, at) in table.best)
@@ -124,6 +121,12 @@ def _html_table(table: TextTable) -> SummaryTable:
         ),
         title=table.title,
     )
+
+
+def _lines(head: str) -> tuple[str, ...]:
+    """The unit or what else is in brackets on a line of its own, so that many columns fit."""
+    title, bracket, rest = head.partition(" (")
+    return (title, f"({rest}") if bracket else (title,)
 
 
 def _comparison_plots(summary: ExperimentSummary) -> list[Plot]:
@@ -161,7 +164,7 @@ def _load_plots(summary: ExperimentSummary) -> list[Plot]:
     metric = summary.metrics[0]
     plots = []
     for place, rows in _places(summary).items():
-        title = group_name(summary, (*place, None))
+        title = place_name(summary, place)
         plots.append(
             Plot(
                 name=f"load-{slug(title)}",

@@ -94,9 +94,9 @@ class ResultsFolder:
             if _is_whole(self.path / JOBS / f"{key}.parquet"):
                 self._rows[key] = row
 
-    def write_parquet(self, keys: Sequence[str], provenance: Mapping[str, Any]) -> polars.DataFrame:
-        """Write the rows of these keys as one table, with the provenance as metadata, and return it."""
-        table = table_of([self._rows[key] for key in keys if key in self._rows])
+    def write_parquet(self, rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any]) -> polars.DataFrame:
+        """Write rows as one table, with the provenance as metadata, and return it."""
+        table = table_of(rows)
         waiting = self.path / f".{PARQUET}"
         metadata = {f"rota.{name}": str(value) for name, value in provenance.items()}
         table.write_parquet(waiting, metadata=metadata)
@@ -111,14 +111,20 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> polars.DataFrame:
     return pl.DataFrame([dict(row) for row in rows], infer_schema_length=None)
 
 
-@contextmanager
-def open_results(path: Path) -> Iterator[ResultsFolder]:
-    """Open a folder for an experiment; refuse one that another process has open, or that holds something else."""
+def claim_folder(path: Path) -> None:
+    """Make a folder for results, or find that it is one; refuse a folder that holds something else."""
     if path.exists() and not path.is_dir():
         raise RotaError(f"--out {path}: it exists and is not a folder")
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()) and not (path / LOCK).exists():
         raise RotaError(f"--out {path}: {_FOREIGN}")
+    (path / LOCK).touch()
+
+
+@contextmanager
+def open_results(path: Path) -> Iterator[ResultsFolder]:
+    """Open a folder for an experiment; refuse one that another process has open, or that holds something else."""
+    claim_folder(path)
     with (path / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

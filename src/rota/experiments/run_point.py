@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,9 +16,11 @@ from rota.drivers.simulator.load import LoadedScenario, load
 from rota.drivers.simulator.notes import RunNote, outcome_notes, scenario_notes
 from rota.drivers.simulator.study import simulate
 from rota.experiments.points import GridPoint, GridSetting
-from rota.experiments.workloads import jobs_in_file, workload_of
+from rota.experiments.workloads import forget_traces, jobs_in_file, workload_of
 from rota.files.cluster import read_cluster
 from rota.files.scenario_file import scenario_from
+from rota.perf.device_facts import assumed_facts
+from rota.plugins import forget_loaded
 from rota.report.measured_run import MeasuredRun, measured_run
 from rota.report.named_metrics import COLUMNS, measure_named
 from rota.report.timeline import Timeline
@@ -26,6 +28,8 @@ from rota.report.user_metrics import measure_by, user_metrics
 from rota.scenario import Experiment
 from rota.traces.readers.alibaba import read_alibaba_nodes
 
+ASSUMED_FACTS = "assumed-facts"
+"""The code of the note on energy and cost, which matters where one of them is shown."""
 JobTable = Mapping[str, list[float] | list[str]]
 
 
@@ -44,14 +48,14 @@ def run_point(experiment: Experiment, point: GridPoint) -> PointResult:
     begun = time.perf_counter()
     base = _identity(experiment, point)
     try:
-        loaded, notes, in_file = _loaded(_Frozen(experiment), point.setting)
+        loaded, in_file = _loaded(_Frozen(experiment), point.setting)
         timeline = Timeline(loaded.setting.cluster)
         result = simulate(loaded.workload, point.policy, loaded.setting, journal=timeline)
         measured = measured_run(result.history, timeline, loaded.setting.cluster, experiment.window)
         own = measure_by(user_metrics(experiment.own_metrics), result.history)
     except (RotaError, BuiltInFault, InvariantBroken) as error:
         return PointResult(key=point.key, row=base, jobs={}, error=str(error) or type(error).__name__)
-    told = [*(note for note in notes if note.is_about(point.policy)), *outcome_notes(result.history)]
+    told = [*_notes_before(loaded, point.policy), *outcome_notes(result.history), *assumptions(measured)]
     row = {
         **base,
         "placement": result.placement,
@@ -67,6 +71,13 @@ def run_point(experiment: Experiment, point: GridPoint) -> PointResult:
         "wall_s": time.perf_counter() - begun,
     }
     return PointResult(key=point.key, row=row, jobs=_job_table(measured))
+
+
+def assumptions(measured: MeasuredRun) -> Iterator[RunNote]:
+    """What energy and cost of a run assume."""
+    text = assumed_facts(tuple(measured.capacity_s))
+    if text is not None:
+        yield RunNote(code=ASSUMED_FACTS, text=text)
 
 
 def _identity(experiment: Experiment, point: GridPoint) -> dict[str, Any]:
@@ -115,8 +126,8 @@ class _Frozen:
 
 
 @lru_cache(maxsize=2)
-def _loaded(frozen: _Frozen, setting: GridSetting) -> tuple[LoadedScenario, tuple[RunNote, ...], int | None]:
-    """The scenario of a setting, read and checked once for all of its policies; its notes; the jobs of its file."""
+def _loaded(frozen: _Frozen, setting: GridSetting) -> tuple[LoadedScenario, int | None]:
+    """The scenario of a setting, read and checked once for all of its policies, and the jobs of its file."""
     experiment = frozen.experiment
     options = {**experiment.options, **experiment.variants[setting.variant]}
     scenario = replace(
@@ -136,9 +147,21 @@ def _loaded(frozen: _Frozen, setting: GridSetting) -> tuple[LoadedScenario, tupl
         skip_bad_lines=scenario.skip_bad_lines,
     )
     loaded = load(replace(scenario, trace=setting.trace), workload)
-    notes = tuple(note for note in scenario_notes(loaded) if note.code != "seed-without-effect")
-    return loaded, notes, jobs_in_file(setting.trace, scenario.format, scenario.skip_bad_lines)
+    return loaded, jobs_in_file(setting.trace, scenario.format, scenario.skip_bad_lines)
 
 
 def _cluster(spec: str) -> Cluster:
     return read_alibaba_nodes(Path(spec)) if spec.endswith(".csv") else read_cluster(spec)
+
+
+def _notes_before(loaded: LoadedScenario, policy: str) -> Iterator[RunNote]:
+    """What is known of one policy's run in advance: its row is kept, whichever policies it is compared with later."""
+    alone = replace(loaded, scenario=replace(loaded.scenario, policies=(policy,)))
+    return (note for note in scenario_notes(alone) if note.code != "seed-without-effect")
+
+
+def forget_inputs() -> None:
+    """Read files again when they are next needed: they may have changed since the last experiment of this process."""
+    _loaded.cache_clear()
+    forget_traces()
+    forget_loaded()

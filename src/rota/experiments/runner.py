@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -11,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.core.errors import RotaError, Unavailable
+from rota.experiments.comparison_notes import with_comparison_notes
 from rota.experiments.points import GridPoint, points_of
 from rota.experiments.provenance import provenance
 from rota.experiments.results_folder import open_results
-from rota.experiments.run_point import PointResult, run_point
+from rota.experiments.run_point import PointResult, forget_inputs, run_point
+from rota.experiments.worker_processes import WorkerContext
 from rota.experiments.workloads import refuse_unknown_trace
 from rota.files.cluster import read_cluster
 from rota.policies import find_policy
@@ -67,6 +68,7 @@ def run_experiment(
     """Run what the folder lacks and return everything; `progress` is called with the runs done and all runs."""
     if processes < 1:
         raise RotaError(f"--processes is {processes}; it must be at least 1")
+    forget_inputs()
     check_experiment(experiment)
     points = points_of(experiment)
     origin = provenance()
@@ -85,7 +87,8 @@ def run_experiment(
             if progress is not None:
                 progress(reused + done, len(points))
         keys = tuple(point.key for point in points if point.key in folder.rows)
-        table = folder.write_parquet(keys, {**origin, "experiment": experiment.name, "runs": len(points)})
+        rows = with_comparison_notes([folder.rows[key] for key in keys])
+        table = folder.write_parquet(rows, {**origin, "experiment": experiment.name, "runs": len(points)})
         others = {
             f"{row.get('rota_version')} {row.get('rota_commit') or ''}".strip()
             for row in (folder.rows[key] for key in keys)
@@ -106,9 +109,8 @@ def _results(experiment: Experiment, points: Sequence[GridPoint], processes: int
     if processes == 1 or len(points) < 2:
         yield from (run_point(experiment, point) for point in points)
         return
-    context = multiprocessing.get_context("spawn")
     batches = iter(_batches(points, processes))
-    with ProcessPoolExecutor(min(processes, len(points)), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(processes, len(points)), mp_context=WorkerContext()) as pool:
         waiting: set[Future[list[PointResult]]] = set()
         try:
             while True:

@@ -32,6 +32,13 @@ class Interval:
         """Half of the width; None without bounds."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
+    def within(self, least: float, most: float) -> Interval:
+        """The same without what no value can be, as Student's bounds are not limited; the value itself stays inside."""
+        if self.low is None or self.high is None:
+            return self
+        low, high = max(self.low, least), min(self.high, most)
+        return Interval(value=self.value, low=min(low, self.value), high=max(high, self.value))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rota.experiments.comparison_notes import GROUP
 from rota.experiments.results_folder import JOBS
+from rota.experiments.run_point import ASSUMED_FACTS
 from rota.experiments.statistics import (
     Interval,
     PairedDifference,
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 
 _DECIDED = ("avg_jct_s", "makespan_s", "avg_wait_s", "preemptions", "events", "jobs")
 """By what runs are told apart: figures that no two different workloads or decisions have in common."""
-GROUP = ("trace", "cluster", "variant", "load")
-"""What the rows of one mean share, beside the policy; they differ in their seed."""
+ENOUGH_SEEDS = 5
+"""Student's factor for two seeds is 12.7, for five it is 2.8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,13 @@ def summarise(experiment: Experiment, table: polars.DataFrame, out: Path) -> Exp
             name: dict(zip(found, holm([pair.p_value for pair in found.values()]), strict=True))
             for name, found in overall.items()
         },
-        notes=(*repeated, *_overlaps(experiment, records), *_notes(experiment, records)),
+        notes=(
+            *repeated,
+            *_unknown(metrics, records),
+            *_few(rows),
+            *_overlaps(experiment, records),
+            *_notes(experiment, records),
+        ),
         runs=table.height,
     )
 
@@ -97,6 +105,7 @@ def _own_metrics(experiment: Experiment) -> tuple[NamedMetric, ...]:
             unit=MetricUnit.RATIO,
             better=Direction.NONE,
             of=lambda run: None,
+            least=-math.inf,
         )
         for metric in user_metrics(experiment.own_metrics)
     )
@@ -133,6 +142,23 @@ def _distinct(records: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, A
         )
         for trace, count in repeated.items()
     ]
+
+
+def _unknown(metrics: Sequence[NamedMetric], records: Sequence[Mapping[str, Any]]) -> list[Note]:
+    """A sentence about each metric that was asked for and that no run has."""
+    return [
+        (f"{metric.title} is not known for any run and left out: {metric.formula}", ())
+        for metric in metrics
+        if records and all(record[metric.name] is None for record in records)
+    ]
+
+
+def _few(rows: Sequence[PolicySummary]) -> list[Note]:
+    """A sentence about seeds that are too few for intervals to say much."""
+    fewest = min((row.seeds for row in rows if row.seeds > 1), default=ENOUGH_SEEDS)
+    if fewest >= ENOUGH_SEEDS:
+        return []
+    return [(f"intervals over {fewest} seeds are wide; {ENOUGH_SEEDS} or more tell policies apart sooner", ())]
 
 
 def _overlaps(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> list[Note]:
@@ -183,7 +209,7 @@ def _interval(metric: NamedMetric, runs: Sequence[Mapping[str, Any]], out: Path)
     if not values:
         return None
     if not metric.tail:
-        return mean_interval(values)
+        return mean_interval(values).within(metric.least, metric.most)
     return tail_interval([_jobs(out, run["key"], metric.tail) for run in runs], metric.quantile)
 
 
@@ -240,18 +266,33 @@ def _ranks(experiment: Experiment, metric: NamedMetric, records: Sequence[Mappin
     )
 
 
-def _notes(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Each sentence once, with the policies whose runs carry it; of notes on single runs, how many carry it."""
-    policies: dict[str, dict[str, None]] = {}
-    count: dict[str, int] = {}
+def _notes(experiment: Experiment, records: Sequence[Mapping[str, Any]]) -> list[Note]:
+    """Each sentence once, with the policies whose runs carry it; where it is not all of their runs, how many."""
+    shows_cost = bool({"energy_kwh", "cost_usd"} & set(experiment.metrics))
+    runs: dict[str, int] = {}
+    count: dict[str, dict[str, int]] = {}
+    named: set[str] = set()
     for record in records:
-        for _, text in json.loads(record["notes"]):
-            policies.setdefault(text, {})[record["policy"]] = None
-            count[text] = count.get(text, 0) + 1
-    return tuple(
-        (
-            text if count[text] == len(records) else f"{text} ({count[text]:,} of {len(records):,} runs)",
-            () if len(about) == len(experiment.policies) else tuple(about),
+        policy = record["policy"]
+        runs[policy] = runs.get(policy, 0) + 1
+        for code, text in json.loads(record["notes"]):
+            if code == ASSUMED_FACTS and not shows_cost:
+                continue
+            said = text.removeprefix(f"{policy}: ")
+            if said != text:
+                named.add(said)
+            by_policy = count.setdefault(said, {})
+            by_policy[policy] = by_policy.get(policy, 0) + 1
+    found: list[Note] = []
+    for text, by_policy in count.items():
+        some, every = sum(by_policy.values()), sum(runs[policy] for policy in by_policy)
+        is_of_all = len(by_policy) == len(experiment.policies) and text not in named
+        found.append(
+            (text if some == every else f"{text} ({some:,} of {every:,} runs)", () if is_of_all else tuple(by_policy))
         )
-        for text, about in policies.items()
-    )
+    return found
+
+
+def note_lines(summary: ExperimentSummary) -> list[str]:
+    """The notes as sentences that begin with the policies that they are about."""
+    return [f"{', '.join(about)}: {text}" if about else text for text, about in summary.notes]

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.experiments.number_format import load_text, scale_of, shown
-from rota.experiments.summary import ExperimentSummary, PolicySummary
-from rota.report.named_metrics import Direction, NamedMetric
+from rota.experiments.statistics import RankComparison
+from rota.experiments.summary import ExperimentSummary, PolicySummary, note_lines
+from rota.report.named_metrics import Direction, MetricUnit, NamedMetric
 
 CAVEAT = "*"
 _LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"}
@@ -76,14 +77,22 @@ def tables_of(summary: ExperimentSummary) -> list[TextTable]:
 def group_name(summary: ExperimentSummary, group: tuple[object, ...]) -> str:
     """A workload and load as headings name them; what never varies is left out."""
     experiment = summary.experiment
-    trace, cluster, variant, load = group
+    *place, load = group
+    parts = [place_name(summary, place)]
+    if len(experiment.loads) > 1 or load is not None:
+        parts.append(f"load {load_text(load)}")  # type: ignore[arg-type] # a load is a number or None
+    return ", ".join(parts)
+
+
+def place_name(summary: ExperimentSummary, place: Sequence[object]) -> str:
+    """A workload at any load, with its cluster and variant where these vary."""
+    experiment = summary.experiment
+    trace, cluster, variant = place
     parts = [str(trace).rpartition("/")[2]]
     if len(experiment.clusters) > 1:
         parts.append(str(cluster))
     if len(experiment.variants) > 1:
         parts.append(str(variant))
-    if len(experiment.loads) > 1 or load is not None:
-        parts.append(f"load {load_text(load)}")  # type: ignore[arg-type] # a load is a number or None
     return ", ".join(parts)
 
 
@@ -128,7 +137,7 @@ def _best(metric: NamedMetric, rows: Sequence[PolicySummary]) -> int | None:
     return (min if metric.better is Direction.LOW else max)(known)[1]
 
 
-def _starred(summary: ExperimentSummary, policy: str) -> str:
+def starred(summary: ExperimentSummary, policy: str) -> str:
     """The policy, with an asterisk if its figures on some workload are not comparable without a caveat."""
     return policy + (CAVEAT if any(row.has_caveat for row in summary.rows if row.policy == policy) else "")
 
@@ -140,9 +149,10 @@ def differences(summary: ExperimentSummary) -> TextTable:
         for policy, pair in summary.overall[metric.name].items():
             p_value = summary.p_values[metric.name][policy]
             scale, unit = scale_of(metric, [pair.difference])
+            unit = "points" if metric.unit is MetricUnit.FRACTION else unit  # a change of 2% could be one of the ratio
             rows.append(
                 (
-                    _starred(summary, policy),
+                    starred(summary, policy),
                     metric.title,
                     "-" if pair.ratio is None else shown(pair.ratio, 1.0),
                     f"{shown(pair.difference, scale)} {unit}".strip(),
@@ -155,19 +165,32 @@ def differences(summary: ExperimentSummary) -> TextTable:
 
 
 def rank_table(summary: ExperimentSummary) -> TextTable:
-    """Mean ranks over all workloads and seeds, with the critical difference."""
-    heads = ["policy", "workloads"]
+    """Mean ranks over all workloads and seeds, with the critical difference: of the table where it is one for all."""
     found = {metric: summary.ranks[metric.name] for metric in summary.metrics if metric.name in summary.ranks}
-    for metric, ranks in found.items():
-        critical = "" if ranks.critical_difference is None else f" (CD {ranks.critical_difference:.2f})"
-        heads.append(f"{metric.title}{critical}")
+    differences = {_critical(ranks) for ranks in found.values()}
+    (shared,) = differences if len(differences) == 1 else ("",)
+    heads = ["policy", "workloads"]
+    heads += [metric.title + ("" if shared else _critical(ranks)) for metric, ranks in found.items()]
     rows = [
         (
-            _starred(summary, policy),
+            starred(summary, policy),
             str(next(iter(found.values())).blocks),
             *(f"{ranks.ranks[policy]:.2f}" for ranks in found.values()),
         )
         for policy in summary.experiment.policies
         if found
     ]
-    return TextTable(title="Mean rank, 1 is best", heads=tuple(heads), rows=tuple(rows))
+    return TextTable(title=f"Mean rank, 1 is best{shared}", heads=tuple(heads), rows=tuple(rows))
+
+
+def _critical(ranks: RankComparison) -> str:
+    return "" if ranks.critical_difference is None else f" (CD {ranks.critical_difference:.2f})"
+
+
+def latex_file(summary: ExperimentSummary, tables: Sequence[TextTable]) -> str:
+    """All tables, with the notes that limit what they say as comments: a table that is copied shows the asterisks."""
+    comments = [f"% {line}" for line in note_lines(summary)]
+    if any(row.has_caveat for row in summary.rows):
+        comments.append(f"% {CAVEAT} compare this policy only with its note in mind")
+    head = "% For a document with \\usepackage{booktabs}.\n"
+    return "\n".join([head + "".join(f"{line}\n" for line in comments), *(table.latex() for table in tables)])

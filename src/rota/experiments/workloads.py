@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 from functools import lru_cache
 from pathlib import Path
 
 from rota.core.errors import RotaError, did_you_mean
+from rota.report.look import slug
 from rota.traces.formats import read_trace
 from rota.traces.generators import DEFAULT_LOAD, DESCRIPTIONS, generate
+from rota.traces.readers.own_write import write_trace
 from rota.traces.transform import scaled_to_load, window_of_jobs
 from rota.traces.workload import Workload
 
@@ -20,6 +23,16 @@ _SHARES = ("elastic", "deadlines")
 def is_generated(trace: str) -> bool:
     """Whether a trace is a kind of generated workload rather than a file."""
     return trace.partition(":")[0] in DESCRIPTIONS
+
+
+def kept_as_file(workload: Workload, folder: Path) -> str:
+    """A workload as a trace file of a folder, named by its source and content, so that a later call finds its runs."""
+    stem = slug(Path(workload.source).name.partition(".")[0]) or "workload"
+    waiting = folder / f".{stem}.parquet"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_trace(workload, waiting)
+    digest = hashlib.sha256(waiting.read_bytes()).hexdigest()[:8]
+    return str(waiting.replace(folder / f"{stem}-{digest}.parquet"))
 
 
 def refuse_unknown_trace(trace: str) -> None:
@@ -88,3 +101,8 @@ def _shares(trace: str) -> dict[str, float]:
 def jobs_in_file(trace: str, format: str | None, skip_bad_lines: bool) -> int | None:
     """How many jobs a trace file has, from which windows are chosen; None for a generated workload."""
     return None if is_generated(trace) else len(_read(trace, format, skip_bad_lines).submissions)
+
+
+def forget_traces() -> None:
+    """Read trace files again when they are next needed."""
+    _read.cache_clear()

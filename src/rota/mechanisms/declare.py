@@ -158,6 +158,11 @@ class DeclaredPolicy:
         """Return whether one job may run on several device types at once with these options."""
         return self.spans_types is not None and self.spans_types(self.read(options))
 
+    @property
+    def gives_one_type(self) -> bool:
+        """Whether a job runs at its full size on one device type: rounds without sizes divide types among jobs."""
+        return self.plans_in_rounds and not self.resizes
+
     def remarks_on(self, options: str, given: SimulationInput) -> list[str]:
         """Return what users should know before a simulation with these options."""
         return [] if self.remarks is None else list(self.remarks(self.read(options), given))

@@ -6,6 +6,7 @@ value at position `int(q * n)`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +14,7 @@ from enum import Enum
 import numpy as np
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.perf.device_facts import BOARD_W, IDLE, OTHER_W, PRICES
+from rota.perf.device_facts import IDLE, OTHER_PRICE, OTHER_W, board_w, price
 from rota.report.measured_run import MeasuredRun
 from rota.report.series import Floats
 
@@ -50,6 +51,9 @@ class NamedMetric:
     tail: str = ""
     """The column of jobs that it is a quantile of, whose interval is a bootstrap; empty for others."""
     quantile: float = 0.0
+    least: float = 0.0
+    most: float = math.inf
+    """What no value of it is below, and above."""
 
 
 def _known(values: Floats) -> Floats:
@@ -90,13 +94,18 @@ def _ratio(part: float, whole: float) -> float | None:
 def _energy_kwh(run: MeasuredRun) -> float:
     joules = 0.0
     for kind, capacity_s in run.capacity_s.items():
-        watts, held_s = BOARD_W.get(kind, OTHER_W), run.held_s.get(kind, 0.0)
+        known, held_s = board_w(kind), run.held_s.get(kind, 0.0)
+        watts = OTHER_W if known is None else known
         joules += watts * (held_s + IDLE * max(capacity_s - held_s, 0.0))
     return joules / 3.6e6
 
 
 def _cost(run: MeasuredRun) -> float:
-    return sum(PRICES.get(kind, 1.0) * held_s / 3600 for kind, held_s in run.held_s.items())
+    cost = 0.0
+    for kind, held_s in run.held_s.items():
+        known = price(kind)
+        cost += (OTHER_PRICE if known is None else known) * held_s / 3600
+    return cost
 
 
 COLUMNS: Mapping[str, Callable[[MeasuredRun], Floats]] = {
@@ -154,8 +163,9 @@ def _single(
     unit: MetricUnit,
     better: Direction,
     of: Callable[[MeasuredRun], float | None],
+    most: float = math.inf,
 ) -> NamedMetric:
-    return NamedMetric(name=name, title=title, formula=formula, unit=unit, better=better, of=of)
+    return NamedMetric(name=name, title=title, formula=formula, unit=unit, better=better, of=of, most=most)
 
 
 _SINGLE = (
@@ -166,6 +176,7 @@ _SINGLE = (
         MetricUnit.RATIO,
         Direction.HIGH,
         lambda run: _jain(run.own_n),
+        most=1.0,
     ),
     _single(
         "unfair_fluid",
@@ -174,6 +185,7 @@ _SINGLE = (
         MetricUnit.FRACTION,
         Direction.LOW,
         lambda run: _mean(np.where(np.isnan(run.fluid), np.nan, (run.fluid > 1.0 + 1e-9).astype(np.float64))),
+        most=1.0,
     ),
     _single(
         "makespan_s",
@@ -206,6 +218,7 @@ _SINGLE = (
         MetricUnit.FRACTION,
         Direction.HIGH,
         _allocation,
+        most=1.0,
     ),
     _single(
         "utilisation",
@@ -214,6 +227,7 @@ _SINGLE = (
         MetricUnit.FRACTION,
         Direction.HIGH,
         lambda run: None if run.busy_s is None else _ratio(run.busy_s, sum(run.capacity_s.values())),
+        most=1.0,
     ),
     _single(
         "preemptions",

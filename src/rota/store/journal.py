@@ -194,6 +194,11 @@ class JournalReader:
                 try:
                     step = _read_step(json.loads(line), index_by_node)
                 except _BROKEN as err:
+                    if not line.endswith(b"\n"):
+                        raise RotaError(
+                            f"{self._path}:{number}: the line is cut off: the run, or the copy of its journal, was "
+                            "interrupted; run or copy it again"
+                        ) from err
                     raise RotaError(f"{self._path}:{number}: a broken step: {type(err).__name__}: {err}") from err
                 if expected is not None and step.number != expected:
                     raise RotaError(f"{self._path}:{number}: step {step.number} follows {expected - 1}; there is a gap")

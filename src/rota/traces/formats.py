@@ -37,6 +37,8 @@ class TraceFormat:
     description: str
     detects: Callable[[TraceSource], bool]
     read: Callable[[TraceSource], Workload]
+    beside: tuple[str, ...] = ()
+    """Names of further files that are read with one that lies beside them."""
 
 
 _ALL = (
@@ -75,6 +77,7 @@ _ALL = (
         description="Alibaba PAI of 2020, raw tables (pai_task_table.csv with those beside it)",
         detects=pai.detects_tasks,
         read=pai.read_tasks,
+        beside=pai.BESIDE,
     ),
     TraceFormat(
         name="tiresias",
@@ -150,6 +153,18 @@ def detect(source: TraceSource) -> TraceFormat:
     )
 
 
+def tables_beside(path: Path) -> list[Path]:
+    """The files that are read with a trace because they lie beside it."""
+    near = {path.with_name(name) for entry in FORMATS.values() for name in entry.beside} - {path}
+    if not any(each.is_file() for each in near):
+        return []
+    try:
+        names = detect(open_source(path)).beside
+    except RotaError:  # it is no trace of a known format
+        return []
+    return [each for name in names if (each := path.with_name(name)).is_file()]
+
+
 _NEEDS: Mapping[str, frozenset[str]] = {
     "rota": frozenset({"id", "submit_s", "work"}),
     "philly": frozenset(philly.COLUMNS),
@@ -157,6 +172,7 @@ _NEEDS: Mapping[str, frozenset[str]] = {
     "blox": frozenset(blox.COLUMNS),
     "alibaba2023": frozenset(alibaba.COLUMNS),
     "pai2020": frozenset(pai.ESTIMATE_COLUMNS),
+    "pai2020-raw": frozenset(pai.TASK_COLUMNS),
     "helios": frozenset(helios.COLUMNS),
     "slurm": frozenset({"JobID", "Submit", "State", "ElapsedRaw"}),
 }

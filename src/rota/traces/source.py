@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import io
+import shutil
+import stat
+import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
 from rota.core.errors import RotaError
 
+STDIN = "-"
+"""The path that means the standard input."""
 HEAD_BYTES = 65536
 GZIP_MAGIC = b"\x1f\x8b"
 PARQUET_MAGIC = b"PAR1"
@@ -52,6 +60,8 @@ def open_source(path: Path, *, skip_bad_lines: bool = False) -> TraceSource:
     if path.is_dir():
         raise RotaError(f"{path}: it is a directory; a trace is a file")
     with _faults_named(path):
+        if str(path) == STDIN or _is_stream(path):
+            path = _kept(path)
         with path.open("rb") as raw:
             is_gzip = raw.read(2) == GZIP_MAGIC
         with _binary(path, is_gzip) as raw:
@@ -59,6 +69,27 @@ def open_source(path: Path, *, skip_bad_lines: bool = False) -> TraceSource:
     if not head.strip():
         raise RotaError(f"{path}: the file is empty")
     return TraceSource(path=path, head=head, is_gzip=is_gzip, skip_bad_lines=skip_bad_lines)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether what a path names can be read only once."""
+    mode = path.stat().st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+
+
+@cache
+def _kept(path: Path) -> Path:
+    """A copy of a stream, for as long as the process lives, as a trace is looked at before it is read."""
+    folder = Path(tempfile.mkdtemp(prefix="rota-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    kept = folder / ("stdin" if str(path) == STDIN else path.name)
+    with kept.open("wb") as copy:
+        if str(path) == STDIN:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        else:
+            with path.open("rb") as stream:
+                shutil.copyfileobj(stream, copy)
+    return kept
 
 
 @contextmanager

@@ -67,11 +67,17 @@ def kept(workload: Workload, submissions: Sequence[Submission], *, from_zero: bo
     """A workload of some of the submissions; what depends on others no longer does."""
     if not submissions:
         raise RotaError(f"{workload.source}: no job is left")
-    known = {each.job.id for each in submissions}
     zero_s = submissions[0].submit_s if from_zero else 0.0
     return replace(
-        workload, submissions=tuple(moved(_without(each, known), each.submit_s - zero_s) for each in submissions)
+        workload,
+        submissions=tuple(moved(each, each.submit_s - zero_s) for each in depending_on_known(submissions)),
     )
+
+
+def depending_on_known(submissions: Sequence[Submission]) -> tuple[Submission, ...]:
+    """Submissions whose jobs depend on each other only, no longer on jobs that are not among them."""
+    known = {each.job.id for each in submissions}
+    return tuple(_without(each, known) for each in submissions)
 
 
 def _without(each: Submission, known: set[JobId]) -> Submission:

@@ -68,3 +68,10 @@ def test_newcomer_waits_until_shares_are_worked_out_again(compat: str, end_s: fl
 
     assert long is not None
     assert short == pytest.approx(end_s)
+
+
+def test_pair_with_fewer_steps_than_devices_is_not_tried_for_ever() -> None:
+    """Gavel drops a job that fails on its own, but never a pair: two alone would share devices in vain without end."""
+    found = ends("gavel/max_min_fairness_packed", (0.0, 2, 0.9), (0.0, 2, 0.8))
+
+    assert all(end_s is not None for end_s in found)

@@ -151,6 +151,7 @@ def _print(summary: ExperimentSummary, outcome: ExperimentOutcome, output: Outpu
     if output in (OutputFormat.JSON, OutputFormat.CSV):
         emit(outcome.table.to_dicts(), [], output)
         return
+    from rota.experiments.summary import note_lines
     from rota.experiments.text_tables import CAVEAT, tables_of
 
     for number, table in enumerate(tables_of(summary)):
@@ -159,8 +160,8 @@ def _print(summary: ExperimentSummary, outcome: ExperimentOutcome, output: Outpu
         echo(table.title)
         columns = [Column(key=str(at), title=head, right=at > 1) for at, head in enumerate(table.heads)]
         emit([{str(at): cell for at, cell in enumerate(row)} for row in table.rows], columns, output)
-    for text, _ in summary.notes:
-        echo(f"note: {text}", err=True)
+    for line in note_lines(summary):
+        echo(f"note: {line}", err=True)
     if any(row.has_caveat for row in summary.rows):
         echo(f"{CAVEAT} compare this policy only with its note in mind", err=True)
 

@@ -121,6 +121,10 @@ def _replayed(path: Path, header: JournalHeader, metrics: Sequence[Plugin]) -> R
         )
     if not outcome.history.jobs:
         raise RotaError(f"{path}: there is no job in this journal")
+    left = sum(row.end_s is None for row in outcome.history.jobs)
+    if left and outcome.mismatch is None:
+        jobs = len(outcome.history.jobs)
+        echo(f"note: {path}: {left:,} of {jobs:,} jobs have no end: the journal is of a part of a run", err=True)
     return RunReport(
         name=outcome.policy,
         scenario=header.scenario,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from rota.traces import FORMATS, Workload, read_trace, write_trace
 from rota.traces.describe import Description, describe
 from rota.traces.generators import DEFAULT_GPUS, DEFAULT_LOAD, DESCRIPTIONS, generate
 from rota.traces.readers.any_csv import parse_columns, read_columns
+from rota.traces.readers.own_write import as_csv
 
 app = typer.Typer(
     help="Describe, convert and generate traces: files of jobs with the time at which they are submitted.",
@@ -38,8 +40,8 @@ ColumnsOption = Annotated[
     str | None,
     typer.Option(
         "--columns",
-        help="The columns of any CSV: submit=COLUMN,duration=COLUMN, and gpus, id, tenant, user, name, model, type, "
-        "state; start and end in place of duration.",
+        help="The columns of any CSV: submit=COLUMN,duration=COLUMN, and gpus, cpus, memory, id, tenant, user, name, "
+        "model, type, state; start and end in place of duration. A unit may follow: submit=ts:ms.",
         metavar="NAME=COLUMN,...",
     ),
 ]
@@ -47,6 +49,8 @@ SkipOption = Annotated[
     bool, typer.Option("--skip-bad-lines", help="Leave out lines that are wrong instead of stopping.")
 ]
 
+STDOUT = "-"
+"""The path that means the standard output."""
 BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -88,8 +92,10 @@ def describe_command(
     ),
 )
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="The trace to read.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write: .parquet, .csv or .jsonl.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The trace to read; - is the standard input.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Where to write: .parquet, .csv or .jsonl; - prints CSV.")
+    ],
     format: FormatOption = None,
     columns: ColumnsOption = None,
     skip_bad_lines: SkipOption = False,
@@ -116,7 +122,9 @@ def generate_command(
             autocompletion=lambda: list(DESCRIPTIONS),
         ),
     ],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write: .parquet, .csv or .jsonl.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Where to write: .parquet, .csv or .jsonl; - prints CSV.")
+    ],
     jobs: Annotated[int, typer.Option("--jobs", help="How many jobs.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same trace.")] = 0,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs of the cluster it is meant for.")] = DEFAULT_GPUS,
@@ -142,13 +150,16 @@ def generate_command(
         "rota trace transform philly.csv busy.parquet gpus=1..8 time=2d..9d load=0.9 --gpus 64",
         "rota trace transform pods.csv small.csv sample=0.1 types=any tenants=4 --seed 1",
         "rota trace transform a.csv both.csv merge=b.csv clip=1m..7d",
+        "rota trace transform philly.csv - gpus=1..8 | rota trace transform - busy.csv load=0.9 --gpus 64",
         "rota trace transform --steps",
     ),
 )
 def transform_command(
-    source: Annotated[Path | None, typer.Argument(metavar="IN", help="The trace to read.")] = None,
+    source: Annotated[
+        Path | None, typer.Argument(metavar="IN", help="The trace to read; - is the standard input.")
+    ] = None,
     target: Annotated[
-        Path | None, typer.Argument(metavar="OUT", help="Where to write: .parquet, .csv or .jsonl.")
+        Path | None, typer.Argument(metavar="OUT", help="Where to write: .parquet, .csv or .jsonl; - prints CSV.")
     ] = None,
     steps: Annotated[
         list[str] | None, typer.Argument(metavar="STEP...", help="Steps as NAME=VALUE, applied one after the other.")
@@ -205,6 +216,10 @@ def _read(path: Path, format: str | None, skip_bad_lines: bool, columns: str | N
 
 
 def _write(workload: Workload, target: Path) -> None:
+    if str(target) == STDOUT:
+        sys.stdout.buffer.write(as_csv(workload))
+        sys.stdout.flush()
+        return
     with progress(f"writing {target}"):
         write_trace(workload, target)
     _note(f"{target}: {_several(len(workload.submissions), 'job')} written")

@@ -299,6 +299,14 @@ class LiveJob:
             self.work = self.work_done(now_s)
             self.work_from_s = now_s
 
+    def go_on_with(self, work: float, now_s: float) -> None:
+        """Continue on other devices with what is kept of its work; without any of it, it has started again."""
+        if not work and self.work > 0:
+            self.lost_work += self.work
+            self.undone += 1
+            self.since_s = now_s
+        self.work = work
+
     def enter(self, phase: Phase) -> None:
         """Go on to another phase."""
         self.phase = phase

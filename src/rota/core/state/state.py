@@ -241,10 +241,10 @@ class State:
         del self.vacating[live.job.id]
 
     def resize(self, live: LiveJob, work: float, rate: float, work_from_s: float) -> None:
-        """Record that a job runs on the devices that it claims, with what it had done by then."""
+        """Record that a job runs on the devices that it claims, with what it keeps of what it had done by then."""
         self.vacating.pop(live.job.id, None)
         live.settle(self.now_s)
-        live.work = work
+        live.go_on_with(work, self.now_s)
         live.run_milli = live.gpu_milli
         self.run(live, rate, work_from_s)
 

@@ -27,6 +27,7 @@ from rota.scenario import ClusterChange, Scenario
 from rota.store.journal import JournalHeader
 from rota.traces.formats import read_trace
 from rota.traces.readers.alibaba import read_alibaba_nodes
+from rota.traces.transform import depending_on_known
 from rota.traces.workload import Workload
 
 PROFILES = "profiles.json"
@@ -82,7 +83,7 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
     if workload is None:
         workload = read_workload(scenario)
     if scenario.jobs is not None:
-        workload = replace(workload, submissions=workload.submissions[: scenario.jobs])
+        workload = replace(workload, submissions=depending_on_known(workload.submissions[: scenario.jobs]))
     scenario = _with_network(scenario)
     cluster = _cluster(scenario, workload)
     plans, never_fit = None, 0
@@ -101,7 +102,12 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
         workload = replace(workload, submissions=typed)
     workload = replace(workload, submissions=due_by_slo(workload.submissions, setting.cluster, setting.speed))
     refuse_unknown_types(workload.submissions, setting.cluster)
-    misfits = oversized(workload.submissions, setting, spreads=_spans_types(scenario.policies))
+    misfits = oversized(
+        workload.submissions,
+        setting,
+        spreads=_spans_types(scenario.policies),
+        by_type=any(find_policy(spec)[0].gives_one_type for spec in scenario.policies),
+    )
     return LoadedScenario(
         scenario=scenario,
         workload=_without(workload, misfits, scenario, setting),
@@ -125,13 +131,13 @@ def _without(workload: Workload, misfits: Sequence[tuple[Job, str]], scenario: S
         job, why = misfits[0]
         what = f"job {job.id}: {why};"
         if setting.tenancy == "none":
-            what = f"job {job.id} {why_never_fits(job, setting.cluster)}; use a larger --cluster,"
+            what = f"job {job.id} {why_never_fits(job, setting.cluster) or why}; use a larger --cluster,"
         raise RotaError(f"{what} or leave such jobs out with --skip-oversized ({len(misfits):,} in this trace)")
     dropped = {job.id for job, _ in misfits}
     kept = tuple(each for each in workload.submissions if each.job.id not in dropped)
     if not kept:
         raise RotaError("no job of the trace fits into the cluster")
-    return replace(workload, submissions=kept)
+    return replace(workload, submissions=depending_on_known(kept))
 
 
 def _setting(scenario: Scenario, cluster: Cluster, speeds: ScenarioSpeeds) -> Setting:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import WHOLE, Job, Level, Role
 from rota.core.model.labels import NODE_NAME, Requirement, is_met, is_tolerated
 
-_AMOUNTS = (
-    ("cpu_milli", "thousandths of CPUs"),
-    ("memory_bytes", "bytes of memory"),
-    ("network_bps", "bits a second of network"),
-    ("disk_bps", "bits a second of disk"),
-)
+_BITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1.0, "bits a second"))
+_AMOUNTS = {
+    "cpu_milli": (((1000.0, "CPUs"),), ""),
+    "memory_bytes": (((2.0**30, "GiB"), (2.0**20, "MiB"), (1.0, "bytes")), " of memory"),
+    "network_bps": (_BITS, " of network"),
+    "disk_bps": (_BITS, " of disk"),
+}
+"""What a task asks of its node beside devices: the field, the units in which people read it, and what it is."""
 
 
 def why_never_fits(job: Job, cluster: Cluster) -> str:
@@ -56,19 +58,44 @@ def _condition(requirement: Requirement) -> str:
     return f"{key} {operator} {', '.join(values)}".strip()
 
 
+def _amount(key: str, value: float) -> str:
+    units, what = _AMOUNTS[key]
+    size, unit = next((each for each in units if value >= each[0]), units[-1])
+    return f"{value / size:,.6g} {unit}{what}"
+
+
+def _devices(count: float) -> str:
+    return f"{count:g} device" if count == 1 else f"{count:g} devices"
+
+
+def _devices_of(role: Role) -> list[str]:
+    """The devices of a task in words, if it asks for any."""
+    return [_devices(role.device_milli / WHOLE)] if role.device_milli else []
+
+
+def _host_of(role: Role) -> list[str]:
+    """What else a task asks of its node, in words."""
+    return [_amount(key, getattr(role, key)) for key in _AMOUNTS if getattr(role, key)]
+
+
 def _task_alone(role: Role, cluster: Cluster) -> str | None:
     """The resource of which a task needs more than any node has."""
-    for key, what in _AMOUNTS:
+    for key in _AMOUNTS:
         has = [getattr(node, key) for node in cluster.nodes]
         need = getattr(role, key)
         if has and None not in has and need > max(has):
-            return f"needs {need:,} {what} for a task, and no node has more than {max(has):,}"
+            return f"needs {_amount(key, need)} for a task, and no node has more than {_amount(key, max(has))}"
     nodes = _nodes_for(role, cluster)
+    memory = [node.device_memory_bytes for node in nodes if node.devices]
+    known = [each for each in memory if each is not None]
+    if role.device_milli and known and len(known) == len(memory) and role.device_memory_bytes > max(known):
+        need, has_most = (f"{each / 2**30:,.6g} GiB" for each in (role.device_memory_bytes, max(known)))
+        return f"needs a device with {need} of memory, and no device that it may use has more than {has_most}"
     most = max((node.devices for node in nodes), default=0)
     if role.device_milli > WHOLE * most and nodes:
         kinds = f" of type {' or '.join(role.device_types)}" if role.device_types else ""
         need = role.device_milli // WHOLE
-        return f"needs {need} devices{kinds} on one node for a task, and no node has more than {most}"
+        return f"needs {_devices(need)}{kinds} on one node for a task, and no node has more than {most}"
     return None
 
 
@@ -77,15 +104,21 @@ def _task_together(role: Role, cluster: Cluster) -> str | None:
     nodes = _nodes_for(role, cluster)
 
     def fits(node: Node) -> bool:
-        enough = (getattr(node, key) is None or getattr(role, key) <= getattr(node, key) for key, _ in _AMOUNTS)
-        return all(enough) and role.device_milli <= WHOLE * node.devices
+        enough = (getattr(node, key) is None or getattr(role, key) <= getattr(node, key) for key in _AMOUNTS)
+        return all(enough) and role.device_milli <= WHOLE * node.devices and _has_device_memory(role, node)
 
     if not nodes or any(map(fits, nodes)):
         return None
-    needs = [f"{role.device_milli / WHOLE:g} devices"] if role.device_milli else []
-    needs += [f"{getattr(role, key):,} {what}" for key, what in _AMOUNTS if getattr(role, key)]
+    needs = [*_devices_of(role), *_host_of(role)]
+    if role.device_memory_bytes:
+        needs.append(f"devices with {role.device_memory_bytes / 2**30:,.6g} GiB of memory")
     kinds = f" of type {' or '.join(role.device_types)}" if role.device_types else ""
     return f"needs {', '.join(needs)} on one node for a task, and no node{kinds} has all of it"
+
+
+def _has_device_memory(role: Role, node: Node) -> bool:
+    """Whether a node's devices have the memory that a task asks of them, as far as it is known."""
+    return node.device_memory_bytes is None or role.device_memory_bytes <= node.device_memory_bytes
 
 
 def _by_type(job: Job, cluster: Cluster) -> str | None:
@@ -94,10 +127,10 @@ def _by_type(job: Job, cluster: Cluster) -> str | None:
         need = role.count * role.device_milli / WHOLE
         has = sum(devices.get(kind, 0) for kind in role.device_types)
         if role.device_types and need > has:
-            return f"needs {need:g} devices of type {' or '.join(role.device_types)}, and the cluster has {has}"
+            return f"needs {_devices(need)} of type {' or '.join(role.device_types)}, and the cluster has {has}"
     if max(devices.values(), default=0) < job.gpus <= cluster.devices:
         each = ", ".join(f"{count} of {kind!r}" for kind, count in devices.items())
-        return f"needs {job.gpus:g} devices of one type, and the cluster has {each}"
+        return f"needs {_devices(job.gpus)} of one type, and the cluster has {each}"
     return None
 
 
@@ -107,9 +140,7 @@ def _by_tasks(job: Job, cluster: Cluster) -> str | None:
         rooms = [_room(role, cluster, with_host=True), _room(role, cluster, with_host=False)]
         if role.count <= rooms[0]:
             continue
-        needs = [f"{role.device_milli / WHOLE:g} devices"] if role.device_milli else []
-        if role.count <= rooms[1]:
-            needs += [f"{getattr(role, key):,} {what}" for key, what in _AMOUNTS if getattr(role, key)]
+        needs = [*_devices_of(role), *(_host_of(role) if role.count <= rooms[1] else ())]
         where = "the nodes that it may use" if role.requires else "the nodes"
         of_type = " of one type" if len(cluster.devices_by_type) > 1 else ""
         return f"needs {role.count} tasks of {', '.join(needs)}, and {where}{of_type} have room for {rooms[0]}"
@@ -120,11 +151,13 @@ def _room(role: Role, cluster: Cluster, *, with_host: bool) -> int:
     """How many tasks fit on the empty nodes of the type that has most room."""
     by_type: dict[str, int] = {}
     for node in _nodes_for(role, cluster):
+        if not _has_device_memory(role, node):
+            continue
         rooms = []
         if role.device_milli:  # parts of one device do not add up with those of another
             whole = max(role.device_milli // WHOLE, 1)
             rooms.append(node.devices // whole * max(WHOLE // role.device_milli, 1))
-        for key, _ in _AMOUNTS if with_host else ():
+        for key in _AMOUNTS if with_host else ():
             need, has = getattr(role, key), getattr(node, key)
             if need and has is not None:
                 rooms.append(has // need)
@@ -133,26 +166,32 @@ def _room(role: Role, cluster: Cluster, *, with_host: bool) -> int:
 
 
 def _by_locality(job: Job, cluster: Cluster) -> str | None:
-    """A hard locality within which there are too few devices."""
-    groups: dict[Level, Callable[[Node], str]] = {
-        Level.NODE: lambda node: str(node.id),
-        Level.RACK: lambda node: node.rack,
-        Level.DOMAIN: lambda node: node.domain,
-    }
-    if job.locality is None or not job.locality.hard or job.locality.level not in groups:
+    """A hard locality within which no device type has enough devices."""
+    if job.locality is None or not job.locality.hard or job.locality.level not in _GROUPS:
         return None
-    count: dict[str, int] = {}
+    usable = [{node.id for node in _nodes_for(role, cluster)} for role in job.roles if role.device_milli]
+    count: dict[tuple[str, str], int] = {}
     for node in cluster.nodes:
-        name = groups[job.locality.level](node)
-        count[name] = count.get(name, 0) + node.devices
+        if all(node.id in ids for ids in usable):
+            for name, devices in _GROUPS[job.locality.level](node):
+                count[name, node.device_type] = count.get((name, node.device_type), 0) + devices
     most = max(count.values(), default=0)
     if job.gpus <= most:
         return None
-    level = job.locality.level.name.lower()
-    return f"needs {job.gpus:g} devices in one {level}, and no {level} has more than {most}"
+    level, of_type = job.locality.level.name.lower(), " of one type" if len(cluster.devices_by_type) > 1 else ""
+    return f"needs {_devices(job.gpus)}{of_type} in one {level}, and no {level} has more than {most}"
+
+
+_GROUPS: Mapping[Level, Callable[[Node], Iterable[tuple[str, int]]]] = {
+    Level.SOCKET: lambda node: ((f"{node.id} {at}", count) for at, count in enumerate(node.sockets or (node.devices,))),
+    Level.NODE: lambda node: [(str(node.id), node.devices)],
+    Level.RACK: lambda node: [(node.rack, node.devices)],
+    Level.DOMAIN: lambda node: [(node.domain, node.devices)],
+}
+"""The groups of a level that a node's devices belong to, and how many of them."""
 
 
 def _by_count(job: Job, cluster: Cluster) -> str:
     if job.gpus <= cluster.devices:
-        return f"needs {job.gpus:g} devices with all that its tasks ask for, which never fit together into the nodes"
-    return f"needs {job.gpus:g} devices and can never fit into the cluster ({cluster.devices} devices)"
+        return f"needs {_devices(job.gpus)} with all that its tasks ask for, which never fit together into the nodes"
+    return f"needs {_devices(job.gpus)} and can never fit into the cluster ({_devices(cluster.devices)})"

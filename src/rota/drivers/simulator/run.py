@@ -12,7 +12,7 @@ from rota.core.engine.engine import Engine
 from rota.core.errors import BuiltInFault, RotaError
 from rota.core.garbage import collection_paused
 from rota.core.messages.decisions import Decision
-from rota.core.messages.events import Event, NodeAdded, NodeLost, Stopped, TimerFired
+from rota.core.messages.events import Event, Moved, NodeAdded, NodeLost, Resized, Stopped, TimerFired
 from rota.core.model.job import JobState
 from rota.drivers.simulator.failing_world import FailingWorld
 from rota.drivers.simulator.world import World
@@ -131,10 +131,11 @@ def _run(
 def _refuse_endless_losses(engine: Engine, happened: Sequence[Event]) -> None:
     """Give up if a policy that asks no guard, such as one that plans in rounds, undoes a job's work again and again."""
     for event in happened:
-        if isinstance(event, Stopped) and engine.state.jobs[event.job_id].undone > MOST_UNDONE:
+        if isinstance(event, Stopped | Resized | Moved) and engine.state.jobs[event.job_id].undone > MOST_UNDONE:
             raise RotaError(
-                f"job {event.job_id} starts over whenever it is stopped, and was stopped {MOST_UNDONE} times: under "
-                "this policy it would never end; give it a checkpoint interval, or choose one that plans without rounds"
+                f"job {event.job_id} starts over whenever it is stopped or moved, which happened {MOST_UNDONE} times: "
+                "under this policy it would never end; give it a checkpoint interval, or choose one that plans without "
+                "rounds"
             )
 
 

@@ -304,10 +304,13 @@ def refuse_unknown_types(submissions: Sequence[Submission], cluster: Cluster) ->
                 )
 
 
-def oversized(submissions: Sequence[Submission], setting: Setting, *, spreads: bool = False) -> list[tuple[Job, str]]:
+def oversized(
+    submissions: Sequence[Submission], setting: Setting, *, spreads: bool = False, by_type: bool = False
+) -> list[tuple[Job, str]]:
     """Return the jobs that would not fit into the cluster even if it were empty, each with the reason.
 
-    With `spreads`, a job may have tasks on several device types at once.
+    With `spreads`, a job may have tasks on several device types at once. With `by_type`, all tasks of its full size
+    must be of one.
     """
     clusters = (setting.cluster, *(cluster for _, cluster in setting.changes))
     wards = [
@@ -320,7 +323,7 @@ def oversized(submissions: Sequence[Submission], setting: Setting, *, spreads: b
         live = LiveJob(submission.job, 0, 0.0, 1.0)
         shape = wards[0][0].equivalence_key(live)
         if shape not in verdicts:
-            faults = [_misfit(live, alloc, inventory) for alloc, inventory in wards]
+            faults = [_misfit(live, alloc, inventory, by_type=by_type) for alloc, inventory in wards]
             is_lost = None not in faults and not (spreads and any(_fits_across(live, *ward, setting) for ward in wards))
             verdicts[shape] = faults[0] if is_lost else None
         why = verdicts[shape]
@@ -329,12 +332,17 @@ def oversized(submissions: Sequence[Submission], setting: Setting, *, spreads: b
     return misfits
 
 
-def _misfit(live: LiveJob, alloc: Allocator, inventory: Inventory) -> str | None:
+def _misfit(live: LiveJob, alloc: Allocator, inventory: Inventory, *, by_type: bool) -> str | None:
     refused = alloc.refuse(live.job)
     if refused is not None:
         return refused
     answer = alloc.offer(live, inventory, _RELAXED_S)
-    return answer.sentence() if isinstance(answer, Reason) else None
+    if isinstance(answer, Reason):
+        return answer.sentence()
+    types = [pool.device_type for pool in inventory.pools]
+    if not by_type or not live.job.gpu_milli or any(RoundPlacement(types, {}).able(Draft(inventory, alloc, 0.0), live)):
+        return None
+    return "at its full size it fits on no single device type, and policies that plan in rounds give a job just that"
 
 
 def _fits_across(live: LiveJob, alloc: Allocator, inventory: Inventory, setting: Setting) -> bool:

@@ -24,8 +24,7 @@ def write_trace(workload: Workload, path: Path) -> None:
     encode = ENCODERS.get(kind)
     if encode is None or (is_gzip and kind == ".parquet"):
         raise RotaError(f"{path}: the extension {path.suffix!r} is unknown; use .parquet, .csv or .jsonl")
-    unit = STEPS if workload.counts_steps else SECONDS
-    data = encode([to_record(submission, unit) for submission in workload.submissions])
+    data = encode(_records(workload))
     if is_gzip:
         import gzip
 
@@ -34,6 +33,16 @@ def write_trace(workload: Workload, path: Path) -> None:
         path.write_bytes(data)
     except OSError as err:
         raise RotaError(f"{path}: it cannot be written: {err.strerror or err}") from err
+
+
+def as_csv(workload: Workload) -> bytes:
+    """A workload as the bytes of a CSV file."""
+    return ENCODERS[".csv"](_records(workload))
+
+
+def _records(workload: Workload) -> list[Record]:
+    unit = STEPS if workload.counts_steps else SECONDS
+    return [to_record(submission, unit) for submission in workload.submissions]
 
 
 def _flat(record: Record) -> Record:

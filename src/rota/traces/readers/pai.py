@@ -1,14 +1,15 @@
 """Alibaba's PAI trace of 2020 (Weng et al., NSDI 2022): tasks of instances that hold parts of GPUs.
 
 `pai_job_duration_estimate*.csv`, the list of the published simulator, has one job per line. The raw tables have no
-header and are joined: `pai_task_table.csv` is read, and `pai_job_table.csv` beside it adds submissions and users.
+header and are joined: `pai_task_table.csv` is read, `pai_job_table.csv` beside it adds submissions and users, and
+`pai_group_tag_table.csv` what users asked for: the types of tasks are those on which they ran.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rota.core.errors import RotaError
@@ -21,10 +22,24 @@ from rota.traces.table import HeaderColumns, Parse, has_columns, job_id, read_ta
 from rota.traces.workload import Outcome, Workload
 
 ESTIMATE_COLUMNS = ("job_id", "num_gpu", "num_cpu", "submit_time", "duration")
-TASK_FIELDS = 10
-"""job_name, task_name, inst_num, status, start_time, end_time, plan_cpu, plan_mem, plan_gpu, gpu_type."""
-JOB_FIELDS = 6
+TASK_COLUMNS = (
+    "job_name",
+    "task_name",
+    "inst_num",
+    "status",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+    "plan_gpu",
+    "gpu_type",
+)
+JOB_TABLE, JOB_FIELDS = "pai_job_table.csv", 6
 """job_name, inst_id, user, status, start_time, end_time."""
+TAG_TABLE, TAG_FIELDS = "pai_group_tag_table.csv", 5
+"""inst_id, user, gpu_type_spec, group, workload."""
+BESIDE = (JOB_TABLE, TAG_TABLE)
+"""The tables that are read with that of tasks if they lie beside it."""
 STATUSES = {
     "Terminated": Outcome.SUCCEEDED,
     "Failed": Outcome.FAILED,
@@ -83,25 +98,25 @@ def _estimate_parser(columns: HeaderColumns, _: TraceBuilder) -> Parse:
 
 
 def detects_tasks(source: TraceSource) -> bool:
-    """Whether the first line has the fields of `pai_task_table.csv`, which has no header."""
+    """Whether the first line has the fields of `pai_task_table.csv`, as published without a header or with its own."""
     fields = source.first_line.split(",")
-    return len(fields) == TASK_FIELDS and fields[3] in STATUSES and fields[0] != "job_name"
+    return tuple(fields) == TASK_COLUMNS or (len(fields) == len(TASK_COLUMNS) and fields[3] in STATUSES)
 
 
 def read_tasks(source: TraceSource) -> Workload:
     """Read `pai_task_table.csv`, joined with the tables beside it; a job of several tasks has a role for each."""
     intake = TraceBuilder(source)
-    submitted = dict(_submissions(source.path.with_name("pai_job_table.csv")))
+    known = _known_jobs(source.path)
     by_job: dict[str, list[tuple[int, list[str]]]] = {}
     for number, row in _rows(source):
-        if len(row) != TASK_FIELDS:
-            intake.reject(number, f"it has {len(row)} fields; a task has {TASK_FIELDS}")
-        elif row[0] != "job_name":
+        if len(row) != len(TASK_COLUMNS):
+            intake.reject(number, f"it has {len(row)} fields; a task has {len(TASK_COLUMNS)}")
+        elif row[0] != TASK_COLUMNS[0]:
             by_job.setdefault(row[0], []).append((number, row))
     for name, tasks in by_job.items():
         first = tasks[0][0]
         try:
-            entry = _job(name, [row for _, row in tasks], submitted.get(name))
+            entry = _job(name, [row for _, row in tasks], known.get(name))
         except RotaError as error:
             intake.reject(first, error)
             continue
@@ -125,19 +140,45 @@ def _rows(source: TraceSource) -> Iterator[tuple[int, list[str]]]:
             raise RotaError(f"{source.path}:{rows.line_num}: {error}") from None
 
 
-def _submissions(path: Path) -> Iterator[tuple[str, tuple[float, str]]]:
-    """When each job was submitted, and its user, of the table of jobs if it is there."""
-    if not path.exists():
-        return
-    for number, row in _rows(open_source(path)):
-        if len(row) == JOB_FIELDS and row[4] and row[0] != "job_name":
-            try:
-                yield row[0], (amount("start_time", row[4]), row[2])
-            except RotaError as error:
-                raise RotaError(f"{path}:{number}: {error}") from None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownJob:
+    """What the other tables say of a job."""
+
+    submit_s: float
+    user: str
+    group: str = ""
+    workload: str = ""
+    asked_type: str | None = None
+    """The device type that its user asked for, empty for any; None without a table that says so."""
 
 
-def _job(name: str, tasks: list[list[str]], known: tuple[float, str] | None) -> Entry | None:
+def _known_jobs(tasks: Path) -> dict[str, _KnownJob]:
+    """The jobs of the table of jobs by name, with their tags, as far as these tables lie beside that of tasks."""
+    tags = {row[0]: row[2:] for _, row in _table(tasks.with_name(TAG_TABLE), TAG_FIELDS)}
+    found: dict[str, _KnownJob] = {}
+    path = tasks.with_name(JOB_TABLE)
+    for number, (name, instance, user, _, start, _) in _table(path, JOB_FIELDS):
+        if name == TASK_COLUMNS[0] or not start:
+            continue
+        try:
+            submit_s = amount("start_time", start)
+        except RotaError as error:
+            raise RotaError(f"{path}:{number}: {error}") from None
+        if instance in tags:
+            kind, group, workload = tags[instance]
+            found[name] = _KnownJob(submit_s=submit_s, user=user, group=group, workload=workload, asked_type=kind)
+        else:
+            found[name] = _KnownJob(submit_s=submit_s, user=user)
+    return found
+
+
+def _table(path: Path, fields: int) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a table that have its number of fields; none if it is not there."""
+    if path.exists():
+        yield from ((number, row) for number, row in _rows(open_source(path)) if len(row) == fields)
+
+
+def _job(name: str, tasks: list[list[str]], known: _KnownJob | None) -> Entry | None:
     """A job of its tasks; None if it has no whole run."""
     outcomes = []
     for row in tasks:
@@ -155,15 +196,20 @@ def _job(name: str, tasks: list[list[str]], known: tuple[float, str] | None) -> 
     roles: list[Role] = []
     for number, (_, task, count, _, _, _, cpu, memory, gpu, kind) in enumerate(tasks):
         gpus, cpus = amount("plan_gpu", gpu or "0") / PERCENT, amount("plan_cpu", cpu or "0") / PERCENT
-        (role,), _ = _shape(count, gpus, cpus, memory, kind)
+        asked = kind if known is None or known.asked_type is None else known.asked_type
+        (role,), _ = _shape(count, gpus, cpus, memory, asked)
         roles.append(_named(role, task or f"task{number}", [each.name for each in roles]))
-    user = "" if known is None else known[1]
-    submit_s = min(starts) if known is None else known[0]
+    work = max(ends) - min(starts)
     outcome = next((o for o in (Outcome.FAILED, Outcome.CANCELLED) if o in outcomes), Outcome.SUCCEEDED)
+    shape = shape_of(*roles)
+    if known is None:
+        return min(starts), plain_job(name, shape, work, name=tasks[0][1]), outcome, 1.0
     job = plain_job(
-        name, shape_of(*roles), max(ends) - min(starts), tenant=user or DEFAULT_TENANT, user=user, name=tasks[0][1]
+        name, shape, work, tenant=known.user or DEFAULT_TENANT, user=known.user, name=known.group or tasks[0][1]
     )
-    return submit_s, job, outcome, 1.0
+    if known.workload:
+        job = replace(job, labels=(("workload", known.workload),))
+    return known.submit_s, job, outcome, 1.0
 
 
 def _named(role: Role, name: str, taken: list[str]) -> Role:

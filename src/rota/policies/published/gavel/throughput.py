@@ -12,7 +12,7 @@ from rota.mechanisms.arrays import Floats
 from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.rule import RoundFeatures, RoundJob, ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import Program, Programmed, Solution
-from rota.perf.device_facts import PRICES
+from rota.perf.device_facts import OTHER_PRICE, price
 from rota.policies.published.gavel.declare import LpParams, SizeParams, gavel, refuse_with_quirks
 from rota.policies.published.gavel.entries import amount_of, names_of, unknown_names
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
@@ -39,7 +39,8 @@ class CostParams(SizeParams):
     def price(self, kind: str) -> float:
         """The price of a type."""
         given = amount_of(self.prices, kind, f"the price of {kind!r}")
-        return PRICES.get(kind, 1.0) if given is None else given
+        known = price(kind) if given is None else given
+        return OTHER_PRICE if known is None else known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
