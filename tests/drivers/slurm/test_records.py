@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from rota.drivers.slurm.printed.fields import Gpus
 from rota.drivers.slurm.printed.json_records import decode_list
 from rota.drivers.slurm.printed.records import QueueReader, SlurmUnreadable, read_jobs, read_nodes
 from rota.drivers.slurm.rest import newest_version, read_rest_associations
-from rota.drivers.slurm.translate import Misfit, cluster_of, is_simple, job_of, placement_of, tenants_of
+from rota.drivers.slurm.translate import Misfit, claim_of, cluster_of, is_simple, job_of, placement_of, tenants_of
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -329,3 +330,76 @@ def test_recorded_queue_of_a_real_slurm() -> None:
         ("n2", Gpus(4, "a100", 0b1111)),
     ]
     assert [(job_of(job).gpus, job_of(job).estimate_s) for job in reading.found] == [(8, 600.0), (1, 600.0)]
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The places of all values in a value, its inner ones included."""
+    found = [path] if path else []
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            found += leaves(value[key], (*path, key))
+    return found
+
+
+NEWEST = {
+    "job_id": 5,
+    "job_state": ["RUNNING"],
+    "name": "train",
+    "user_name": "ann",
+    "partition": "gpu",
+    "array_job_id": {"set": True, "infinite": False, "number": 0},
+    "array_task_id": {"set": False, "infinite": False, "number": 0},
+    "exclusive": ["false"],
+    "oversubscribe": True,
+    "tres_per_node": "gres/gpu:a100:2",
+    "nodes": "n1",
+    "tres_req_str": "cpu=2,mem=2M,node=1,gres/gpu=2",
+    "gres_detail": ["gpu:a100:2(IDX:0-1)"],
+    "time_limit": {"set": True, "infinite": False, "number": 10},
+    "exit_code": {"status": ["SUCCESS"], "return_code": {"set": True, "infinite": False, "number": 0}},
+    "job_resources": {
+        "nodes": {
+            "count": 1,
+            "list": "n1",
+            "whole": False,
+            "allocation": [
+                {
+                    "index": 0,
+                    "name": "n1",
+                    "cpus": {"count": 2, "used": 0},
+                    "memory": {"used": 0, "allocated": 2},
+                    "sockets": [{"index": 0, "cores": [{"index": 0, "status": ["ALLOCATED"]}]}],
+                }
+            ],
+        }
+    },
+}
+"""A job in the form of release 26.05, by its sources."""
+FORMS = [NEWEST, *json.loads((Path(__file__).parent / "squeue-22.05.json").read_text())["jobs"]]
+
+
+def test_newest_form_says_the_same() -> None:
+    (job,) = read_jobs(jobs(NEWEST)).found
+
+    assert (job.gpus, job.exclusive, job.time_limit_s, job.state) == (Gpus(2, "a100"), False, 600.0, "RUNNING")
+    assert [(share.node, share.gpus.mask, share.cpus, share.memory_bytes) for share in job.shares] == [
+        ("n1", 0b11, 2, 2 * 2**20)
+    ]
+
+
+@given(st.data())
+def test_any_value_at_any_place_of_a_record_is_read_or_reported(data: st.DataObject) -> None:
+    value = copy.deepcopy(data.draw(st.sampled_from(FORMS)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        places = leaves(value)
+        *above, last = data.draw(st.sampled_from(places))
+        inner = value
+        for key in above:
+            inner = inner[key]
+        inner[last] = data.draw(ANYTHING)
+
+    reading = read_jobs(jobs(value))
+    assert reading.found or reading.faults or value.get("array_task_string")
+    for job in reading.found:
+        with contextlib.suppress(RotaError):
+            claim_of(job, job_of(job), {"n1": 0, "n2": 1}, {})
