@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import forked
 from drivers.slurm.slurm_values import job_value, node_value
 from rota.core.model.job import JobId
 from rota.core.state.job_record import LiveJob
@@ -106,7 +107,10 @@ def test_accounts_of_other_clusters_are_others() -> None:
     assert [each.shares for each in by_command] == [each.shares for each in by_rest] == [3.0]
 
 
-def test_reservations_by_command_and_by_rest() -> None:
+@pytest.mark.parametrize(
+    "details", [{"core_specializations": [{"node": "n1", "core": "0-3"}]}, {"core_spec_cnt": 1}], ids=["new", "22.05"]
+)
+def test_reservations_by_command_and_by_rest(details: Json) -> None:
     whole = (
         "ReservationName=later StartTime=100 EndTime=200 Duration=00:01:40 Nodes=n[1-2] NodeCnt=2 CoreCnt=32 "
         "Features=(null) PartitionName=(null) Flags=SPEC_NODES TRES=cpu=32 Users=(null) Accounts=nlp,vision"
@@ -119,7 +123,7 @@ def test_reservations_by_command_and_by_rest() -> None:
         {"name": "later", "start_time": {"set": True, "infinite": False, "number": 100}, "end_time": 200}
         | {"node_list": "n[1-2]", "users": "", "accounts": "nlp,vision", "core_specializations": []},
         {"name": "part", "start_time": 100, "end_time": 200, "node_list": "n1", "users": "ann,-bob", "accounts": ""}
-        | {"core_specializations": [{"node": "n1", "core": "0-3"}]},
+        | details,
     ]
 
     by_command = read_reservations(f"{whole}\n{part}\nReservationName=bad StartTime=x EndTime=1 Nodes=n1\n")
@@ -220,3 +224,11 @@ def test_view_keeps_what_could_not_be_read() -> None:
     assert sorted(view.jobs) == ["1", "3"]
     view.take(SlurmReading(), 3.0)
     assert not view.jobs
+
+
+def test_watchdog_of_a_folder_that_no_rota_uses_says_so(tmp_path: Path) -> None:
+    """It would release the jobs of a Rota that is well and has another folder."""
+    made = forked.run(("slurm", "watchdog", "--data", str(tmp_path / "other")))
+
+    assert made.returncode == 2
+    assert "name the folder of the one to watch with --data" in made.stderr

@@ -147,7 +147,7 @@ def watchdog(
     import asyncio
 
     from rota.drivers.slurm.commands import SlurmCommands
-    from rota.drivers.slurm.watchdog import release_all, watch
+    from rota.drivers.slurm.watchdog import Heartbeat, release_all, watch
     from rota.files.quantities import parse_duration
 
     commands = SlurmCommands(slurm_conf)
@@ -155,7 +155,10 @@ def watchdog(
         released = asyncio.run(release_all(commands))
         echo(f"released {len(released)} jobs")
         return
-    asyncio.run(watch(_home(data), commands, parse_duration(after), echo))
+    home = _home(data)
+    if not Heartbeat(home).path.exists():
+        raise RotaError(f"no `rota slurm run` has used {home}; name the folder of the one to watch with --data")
+    asyncio.run(watch(home, commands, parse_duration(after), echo))
 
 
 @app.command("script")

@@ -75,7 +75,7 @@ def _add(reading: SlurmReading[SlurmReservation], value: Json) -> None:
                 nodes=hosts(text(value.get("node_list"))),
                 start_s=start_s,
                 end_s=end_s,
-                is_partial=bool(value.get("core_specializations")),
+                is_partial=bool(value.get("core_specializations") or number(value.get("core_spec_cnt"))),
                 users=_listed(value.get("users")),
                 accounts=_listed(value.get("accounts")),
             )
