@@ -210,6 +210,7 @@ def test_twin_reads_from_slurmrestd_what_the_commands_say(accounting_slurm: Slur
     twin.wait({running: "running"})
     for name in ("whole", "part"):
         accounting_slurm.do("scontrol", "delete", f"ReservationName={name}")
+    accounting_slurm.do("sacctmgr", "-i", "modify", "account", "vision", "set", "GrpTRES=gres/gpu=-1")
     accounting_slurm.kill("slurmrestd")
     eventually(lambda: "slurmrestd does not answer" in twin.log.read_text(), within_s=60)
     assert twin.states()[running] == "running"
