@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.state.phases import Phase
-from rota.drivers.slurm.accounts import ACCOUNTING_COLUMNS
-from rota.live.estimates.slurm_history import accounted
+from rota.drivers.slurm.printed.accounts import ACCOUNTING_COLUMNS
+from rota.live.slurm.slurm_history import accounted
 
 ROW = {
     "JobID": "17",

@@ -30,6 +30,7 @@ from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.notify.sender import Sender
 from rota.live.reservations.keeper import ReservationKeeper
+from rota.live.reservations.reservation import NodeReservation
 from rota.live.sweeps.keeper import SweepKeeper
 from rota.live.sweeps.views import SweepViews
 from rota.live.truth.summary import Truth
@@ -115,6 +116,8 @@ class Service:
     accounts: AccountParts | None = None
     """Budgets and messages; None where the jobs are another system's."""
     reservations: ReservationKeeper | None = None
+    foreign_reservations: Callable[[], list[NodeReservation]] | None = None
+    """Returns the reservations of another scheduler, where that one keeps them."""
     """Nodes that are kept for a group in a time; None where the jobs are another system's."""
     alerts: AlertKeeper | None = None
     """Alert rules and their states; None where the jobs are another system's."""

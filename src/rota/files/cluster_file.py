@@ -20,6 +20,7 @@ from rota.files.hived import cluster_from, is_hived, plan_from
 from rota.files.quantities import NotAQuantity, parse_bits_per_second, parse_bytes, parse_cpus
 from rota.files.shape import FileModel, checked, field_path
 from rota.files.tenants import FairnessEntry, TenantEntry, tenant_plan
+from rota.scenario.partitions import NODE_LABEL, YES
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -60,6 +61,7 @@ class NodeEntry(FileModel):
     disk: BitsPerSecond | None = None
     rack: Name | None = None
     domain: Name | None = None
+    partitions: tuple[Name, ...] = ()
 
 
 class ClusterFile(FileModel):
@@ -122,6 +124,7 @@ def _node(entry: NodeEntry, name: str, domain_by_rack: dict[str, str]) -> Node:
         disk_bps=entry.disk,
         rack=rack,
         domain=domain,
+        labels=tuple((f"{NODE_LABEL}{partition}", YES) for partition in entry.partitions),
     )
 
 

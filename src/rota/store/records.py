@@ -28,7 +28,12 @@ _NEW_JOB, _NEW_STEP = insert(jobs), insert(steps)
 _REVISE = (
     update(jobs)
     .where(jobs.c.id == bindparam("key"))
-    .values(job=bindparam("new_job"), spec=bindparam("new_spec"), name=bindparam("new_name"))
+    .values(
+        job=bindparam("new_job"),
+        spec=bindparam("new_spec"),
+        name=bindparam("new_name"),
+        tenant=bindparam("new_tenant"),
+    )
 )
 
 
@@ -41,7 +46,7 @@ class WriteBatch:
     steps: list[Json] = field(default_factory=list)
     answers: list[Json] = field(default_factory=list)
     revised_jobs: list[Json] = field(default_factory=list)
-    """Jobs whose request changes: `key`, `new_job`, `new_spec` and `new_name`."""
+    """Jobs whose request changes: `key`, `new_job`, `new_spec`, `new_name` and `new_tenant`."""
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[Json] = field(default_factory=list)
     memory: str | None = None
@@ -203,6 +208,11 @@ class Records(JobRecords):
                         needed[name] = None
             ended = [connection.execute(select(jobs).where(jobs.c.id == name)).one() for name in needed]
         return sorted([*found, *ended], key=lambda row: row.seq)
+
+    def whole_jobs(self, names: Sequence[str]) -> list[Row[Any]]:
+        """Return all columns of some jobs, ended or not; those that are not known are left out."""
+        with self._engine.connect() as connection:
+            return list(connection.execute(select(jobs).where(jobs.c.id.in_(names)).order_by(jobs.c.seq)))
 
     def next_seq(self) -> int:
         """Return the sequence number of the next job."""

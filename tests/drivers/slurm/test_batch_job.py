@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,15 +13,17 @@ import pytest
 
 from drivers.slurm.slurm_values import node_value
 from rota.core.errors import RotaError
-from rota.drivers.slurm.accounts import read_associations
-from rota.drivers.slurm.batch_job import batch_job
+from rota.drivers.slurm import batch_job as batch_job_module
+from rota.drivers.slurm.batch_job import WITHOUT_EFFECT, batch_job
 from rota.drivers.slurm.cluster_file import cluster_values
+from rota.drivers.slurm.printed.accounts import read_associations
+from rota.drivers.slurm.printed.records import read_nodes
 from rota.drivers.slurm.reasons import PLAIN, plain_words
-from rota.drivers.slurm.records import read_nodes
 from rota.drivers.slurm.submit_script import submit_script
 from rota.drivers.slurm.translate import cluster_of
 from rota.files.cluster_file import cluster_from_document
 from rota.files.job import submitted_job
+from rota.files.job_shape import JobFile
 
 
 def test_job_file_becomes_options_and_a_script() -> None:
@@ -61,11 +65,33 @@ def test_script_runs_the_command_as_it_was_written(tmp_path: Path) -> None:
         ({"image": "x"}, "image"),
         ({"elastic": {"min": 1, "max": 2}, "workers": 1}, "elastic"),
         ({"env": {"KEY": {"secret": "x"}}}, "secrets"),
+        ({"class": "opportunistic"}, "SBATCH_QOS"),
+        ({"resources": {"gpus": 1, "gpu_memory": "40Gi"}}, "gpu_memory"),
+        ({"locality": {"level": "rack", "hard": True}}, "locality"),
+        ({"interactive": {}}, "srun --pty"),
+        ({"data": ["corpus"]}, "data sets"),
+        ({"notify": ["end"], "notify_to": ["chat"]}, "mail only"),
     ],
 )
 def test_what_slurm_has_no_counterpart_for_is_refused_by_name(fields: dict[str, Any], word: str) -> None:
     with pytest.raises(RotaError, match=word):
         batch_job(submitted_job({"run": "true", **fields}))
+
+
+def test_every_field_of_a_job_file_has_an_effect_or_is_refused_or_says_that_it_has_none() -> None:
+    source = inspect.getsource(batch_job_module)
+    used = {name for name in JobFile.model_fields if re.search(rf"\bfile\.{name}\b", source)}
+
+    assert used | WITHOUT_EFFECT == set(JobFile.model_fields)
+    assert not used & WITHOUT_EFFECT
+
+
+def test_placement_preemption_and_mail_are_options() -> None:
+    near = {"locality": {"level": "node", "hard": True}, "preemptible": True, "notify": ["fail", "preempted"]}
+
+    made = batch_job(submitted_job({"run": "true", **near}))
+    assert made.options[1:] == ("--requeue", "--nodes=1", "--mail-type=FAIL,REQUEUE")
+    assert batch_job(submitted_job({"run": "true", "max_restarts": 0})).options[1:] == ("--no-requeue",)
 
 
 def test_cluster_file_of_slurm_can_be_read_again() -> None:

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.drivers.slurm.fields import BadField, Gpus, gres, hosts, indexes, memory_bytes, number, tres, tres_gpus, words
+from rota.drivers.slurm.printed.fields import (
+    BadField,
+    Gpus,
+    gres,
+    hosts,
+    indexes,
+    memory_bytes,
+    number,
+    tres,
+    tres_gpus,
+    words,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +79,7 @@ def test_arrays_resources_and_states() -> None:
     assert indexes("1-9:4%2") == (1, 5, 9)
     assert tres_gpus(tres("cpu=4,mem=4M,gres/gpu=4,gres/gpu:a100=4")) == Gpus(4, "a100")
     assert memory_bytes("1.50G") == 3 * 2**29
+    assert memory_bytes("8?") == memory_bytes("16E") == 0
     assert words("IDLE+DRAIN") == words(["IDLE", "DRAIN"]) == ("IDLE", "DRAIN")
 
 

@@ -15,7 +15,7 @@ from rota.core.state.state import State
 from rota.drivers.slurm import marks
 from rota.drivers.slurm.commands import SlurmCommands
 from rota.drivers.slurm.driver import SlurmDriver
-from rota.drivers.slurm.records import QueueReader, read_nodes
+from rota.drivers.slurm.printed.records import QueueReader, SlurmReading, read_nodes
 from rota.drivers.slurm.translate import cluster_of
 from rota.drivers.slurm.view import SlurmView
 from rota.placement import style
@@ -99,7 +99,7 @@ def test_skipped_jobs_make_no_difference(seed: int) -> None:
     engine = Engine(State(cluster), declared.build(options, alloc), alloc)
     drivers = [Quiet(SlurmCommands(), SlurmView(), {}) for _ in range(2)]
     for driver in drivers:
-        driver.view.take_nodes(nodes)
+        driver.view.take_nodes(SlurmReading(nodes))
         driver.attach(NODES, lambda: 0.0)
     skipped = 0
     for turn in range(40):
@@ -109,7 +109,7 @@ def test_skipped_jobs_make_no_difference(seed: int) -> None:
         drivers[1]._settled.clear()
         answers = []
         for driver in drivers:
-            driver.view.take(found, now_s)
+            driver.view.take(SlurmReading(found), now_s)
             answers.append(driver.look(engine.state, now_s, 1.8e9))
         assert answers[0] == answers[1]
         decisions = list(engine.step(now_s, answers[0]))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.slurm.slurm_values import job_value
-from rota.drivers.slurm.records import read_jobs
+from rota.drivers.slurm.printed.records import SlurmReading, read_jobs
 from rota.drivers.slurm.view import SlurmView
 from rota.live.workers.forecast_worker import ranked
 
@@ -20,7 +20,7 @@ PRIORITIES = st.lists(st.integers(0, 4), max_size=8)
 def test_ranking_is_by_priority_then_submission_without_held_jobs(priorities: list[int]) -> None:
     values = [job_value(number, priority=priority) for number, priority in enumerate(priorities, start=1)]
     view = SlurmView()
-    view.take(reversed(read_jobs(json.dumps({"jobs": values})).found), 0.0)
+    view.take(SlurmReading([*reversed(read_jobs(json.dumps({"jobs": values})).found)]), 0.0)
 
     waiting = [(-priority, number) for number, priority in enumerate(priorities, start=1) if priority]
     if waiting == sorted(waiting):

@@ -192,17 +192,25 @@ def test_twin_reads_from_slurmrestd_what_the_commands_say(accounting_slurm: Slur
     except NoSlurm as error:
         pytest.skip(str(error))
     accounting_slurm.do("sacctmgr", "-i", "modify", "account", "vision", "set", "GrpTRES=gres/gpu=6")
+    reserve = ("scontrol", "create", "reservation", "users=root", "starttime=now+5hours", "duration=30")
+    accounting_slurm.do(*reserve, "ReservationName=whole", "nodes=n1")
+    accounting_slurm.do(*reserve, "ReservationName=part", "partition=main", "nodecnt=1", "corecnt=4")
     running = accounting_slurm.submit("sleep 60", "--gres=gpu:4", "--account=vision")
     accounting_slurm.submit("true", "--array=0-2", "--hold")
     eventually(lambda: accounting_slurm.state(running) == "RUNNING")
 
     async def read(reader: SlurmReader) -> tuple[object, ...]:
-        return (await reader.jobs()).found, (await reader.nodes()).found, {*(await reader.associations()).found}
+        reservations = (await reader.reservations()).found
+        found = (await reader.jobs()).found, (await reader.nodes()).found, reservations
+        return *found, {*(await reader.associations()).found}
 
     by_rest = asyncio.run(read(SlurmRest(address)))
     assert by_rest == asyncio.run(read(SlurmCommands(accounting_slurm.folder / "slurm.conf")))
     twin = launch(accounting_slurm, "observe", "--rest", address)
     twin.wait({running: "running"})
+    for name in ("whole", "part"):
+        accounting_slurm.do("scontrol", "delete", f"ReservationName={name}")
+    accounting_slurm.do("sacctmgr", "-i", "modify", "account", "vision", "set", "GrpTRES=gres/gpu=-1")
     accounting_slurm.kill("slurmrestd")
     eventually(lambda: "slurmrestd does not answer" in twin.log.read_text(), within_s=60)
     assert twin.states()[running] == "running"

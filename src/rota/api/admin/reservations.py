@@ -81,7 +81,9 @@ def _out(found: NodeReservation) -> dict[str, Any]:
 async def listed(request: Request, caller: Caller) -> Response:
     """List the reservations that are not over, the next one first; for admins."""
     caller.must_be_admin()
-    return JSONResponse([_out(each) for each in _keeper(service(request)).all()])
+    parts = service(request)
+    found = parts.foreign_reservations() if parts.foreign_reservations is not None else _keeper(parts).all()
+    return JSONResponse([_out(each) for each in found])
 
 
 @router.post("/reservations", response_model=ReservationOut, status_code=201)

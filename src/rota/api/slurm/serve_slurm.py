@@ -26,21 +26,25 @@ from rota.drivers.slurm import marks
 from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands, SlurmReader
 from rota.drivers.slurm.driver import SlurmDriver
 from rota.drivers.slurm.observer import SlurmObserver
-from rota.drivers.slurm.records import SlurmJob
+from rota.drivers.slurm.printed.records import SlurmJob
 from rota.drivers.slurm.rest import SlurmRest
+from rota.drivers.slurm.slurm_settings import SlurmSettings
 from rota.drivers.slurm.translate import is_simple
 from rota.drivers.slurm.view import SlurmView
 from rota.drivers.slurm.watchdog import Heartbeat
 from rota.files.cluster_file import read_cluster_file
 from rota.files.job_shape import JobFile
-from rota.live.estimates.slurm_history import import_history
 from rota.live.intake.observed_requests import ObservedRequests
 from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.entry import News
 from rota.live.loop.retention import keep_tidy
-from rota.live.loop.slurm_loop import Pace, SlurmLoop, boot_on_slurm, read_cluster
+from rota.live.reservations.reservation import NodeReservation
+from rota.live.reservations.stored import reservations_in
+from rota.live.slurm.slurm_history import import_history
+from rota.live.slurm.slurm_loop import Pace, SlurmLoop, boot_on_slurm, read_cluster
+from rota.live.slurm.slurm_upkeep import SlurmUpkeep
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.sdk.place import ManagerAddress, remove_sign, write_sign
@@ -122,8 +126,7 @@ class _SlurmRun:
 
     async def _term(self) -> None:
         view = SlurmView()
-        scheduling = await self._scheduling(view)
-        nodes = set(view.nodes)
+        read, scheduling = await self._scheduling(view)
         driver: SlurmObserver | SlurmDriver
         if self._options.decides:
             await self._hold_released(view)
@@ -136,20 +139,24 @@ class _SlurmRun:
         else:
             driver = SlurmObserver(view)
             control = boot_on_slurm(self._records, driver, scheduling, lambda job: True, driver.policy)
-        looks = SlurmLoop(control, self._reader, driver, self._options.pace)
+            ended = [name for name, job in view.jobs.items() if job.has_ended]
+            driver.begin(name for name in ended if self._records.job(name) is not None)
+        looks = SlurmLoop(control, self._records, self._reader, driver, self._options.pace, read)
+        rarely = SlurmUpkeep(control, self._records, self._reader, read, driver.outdated)
         if self._options.decides:
             looks.beat = self._heartbeat.beat
         ranking = None if self._options.decides else view.ranking
-        source = ForecastWorker(scheduling, self._records.url, ranking)
+        source = ForecastWorker(scheduling, self._records.url, ranking, estimates_are_limits=True)
         forecasts = ForecastKeeper(control, self._records, source, scheduling.policy)
         self._server.switch.now = self._application(control, scheduling, forecasts, source, looks)
         loop = asyncio.create_task(control.run(driver))
-        log.info("ready", extra={"nodes": len(nodes), "jobs": len(control.state.jobs)})
+        nodes = len(read.nodes)
+        log.info("ready", extra={"nodes": nodes, "jobs": len(control.state.jobs)})
         verb = "schedules" if self._options.decides else "observes"
-        self._say(f"rota {verb} {len(nodes)} nodes of Slurm with {len(control.state.jobs)} jobs")
-        parts = [looks.run(), forecasts.run(), control.storage.watch(), result_of(loop)]
+        self._say(f"rota {verb} {nodes} nodes of Slurm with {len(control.state.jobs)} jobs")
+        parts = [looks.run(), rarely.run(), forecasts.run(), control.storage.watch(), result_of(loop)]
         try:
-            await work_until(_changed(driver, nodes), parts)
+            await work_until(_outdated(driver), parts)
         finally:
             await end_loop(loop)
             self._server.switch.end_term(control)
@@ -157,12 +164,13 @@ class _SlurmRun:
                 await driver.close()
             await forecasts.close()
 
-    async def _scheduling(self, view: SlurmView) -> Scheduling:
-        """Read Slurm until it answers; say once why it does not."""
+    async def _scheduling(self, view: SlurmView) -> tuple[Cluster, Scheduling]:
+        """Read Slurm until it answers; say once why it does not. Return the cluster, and as it is scheduled."""
         said = ""
         while True:
             try:
-                cluster = await read_cluster(self._reader, view)
+                self._reader.use(await self._settings())
+                read = await read_cluster(self._reader, view, needs_accounts=self._options.tenancy != "none")
                 break
             except UNREADABLE as error:
                 if str(error) != said:
@@ -170,8 +178,19 @@ class _SlurmRun:
                     self._say(f"Slurm can't be read yet: {said}")
                 await asyncio.sleep(self._options.pace.jobs_s)
         options = self._options
-        cluster = with_guarantees(cluster, options.guarantees)
-        return Scheduling(cluster=cluster, policy=options.policy, placement=options.placement, tenancy=options.tenancy)
+        cluster = with_guarantees(read, options.guarantees)
+        return read, Scheduling(
+            cluster=cluster, policy=options.policy, placement=options.placement, tenancy=options.tenancy
+        )
+
+    async def _settings(self) -> SlurmSettings:
+        """How Slurm counts; slurmrestd does not say it, and there may be no commands beside it."""
+        try:
+            return await self._commands.settings()
+        except RotaError:
+            if self._options.rest is None:
+                raise
+            return SlurmSettings()
 
     async def _hold_released(self, view: SlurmView) -> None:
         """Hold jobs again that a former run released and Slurm has not started; then read the queue again."""
@@ -180,7 +199,7 @@ class _SlurmRun:
                 with contextlib.suppress(*UNREADABLE):
                     await self._commands.hold(job.id)
         with contextlib.suppress(*UNREADABLE):
-            view.take((await self._commands.jobs()).found, clock.now_s())
+            view.take(await self._commands.jobs(), clock.now_s())
 
     def _application(
         self,
@@ -202,7 +221,12 @@ class _SlurmRun:
             limits="enforced by Slurm",
             counters=self._counters,
         )
+        service = replace(service, foreign_reservations=self._reservations)
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
+
+    def _reservations(self) -> list[NodeReservation]:
+        now_s = clock.shown_s(clock.now_s())
+        return [each for each in reservations_in(self._records) if each.until_s > now_s]
 
     def _counters(self) -> dict[str, tuple[str, int]]:
         return {
@@ -241,15 +265,9 @@ def _cancelling(control: Control, driver: SlurmDriver) -> Callable[[Sequence[New
     return listener
 
 
-async def _changed(driver: SlurmObserver | SlurmDriver, nodes: set[str]) -> None:
-    """Return when the state has to be rebuilt: a job runs that was not started here, or nodes came or went."""
-    while set(driver.view.nodes) == nodes:
-        if isinstance(driver, SlurmDriver):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(driver.outdated.wait(), 1.0)
-                return
-        else:
-            await asyncio.sleep(1.0)
+async def _outdated(driver: SlurmObserver | SlurmDriver) -> None:
+    """Return when the state has to be rebuilt: a job, a node or an account is not what it was."""
+    await driver.outdated.wait()
 
 
 def _refuse_file(file: JobFile) -> None:

@@ -147,7 +147,7 @@ def watchdog(
     import asyncio
 
     from rota.drivers.slurm.commands import SlurmCommands
-    from rota.drivers.slurm.watchdog import release_all, watch
+    from rota.drivers.slurm.watchdog import Heartbeat, release_all, watch
     from rota.files.quantities import parse_duration
 
     commands = SlurmCommands(slurm_conf)
@@ -155,7 +155,10 @@ def watchdog(
         released = asyncio.run(release_all(commands))
         echo(f"released {len(released)} jobs")
         return
-    asyncio.run(watch(_home(data), commands, parse_duration(after), echo))
+    home = _home(data)
+    if not Heartbeat(home).path.exists():
+        raise RotaError(f"no `rota slurm run` has used {home}; name the folder of the one to watch with --data")
+    asyncio.run(watch(home, commands, parse_duration(after), echo))
 
 
 @app.command("script")
@@ -203,8 +206,8 @@ def accounting(
     """
     import asyncio
 
-    from rota.drivers.slurm.accounts import ACCOUNTING_COLUMNS
     from rota.drivers.slurm.commands import SlurmCommands
+    from rota.drivers.slurm.printed.accounts import ACCOUNTING_COLUMNS
     from rota.drivers.slurm.replay import write_scenario
 
     commands = SlurmCommands(slurm_conf, within_s=600.0)
@@ -283,6 +286,7 @@ def cluster(slurm_conf: Config = None) -> None:
 
     async def read() -> dict[str, object]:
         commands = SlurmCommands(slurm_conf)
+        commands.use(await commands.settings())
         return cluster_values((await commands.nodes()).found, (await commands.associations()).found)
 
     echo(yaml.safe_dump(asyncio.run(read()), sort_keys=False), nl=False, lines=True)
@@ -320,7 +324,7 @@ def _serve(
     from rota.drivers.slurm.driver import CONTRACT
     from rota.drivers.slurm.watchdog import start_beside
     from rota.files.quantities import parse_duration
-    from rota.live.loop.slurm_loop import Pace
+    from rota.live.slurm.slurm_loop import Pace
     from rota.policies import find_policy
     from rota.tenancy import refuse_unknown
     from rota.web.gate import Gate

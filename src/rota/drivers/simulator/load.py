@@ -13,6 +13,7 @@ from rota.drivers.simulator.deadlines import due_by_slo
 from rota.drivers.simulator.device_types import typed_by_speed
 from rota.drivers.simulator.guarantees import refuse_broken_guarantees
 from rota.drivers.simulator.misfits import why_never_fits
+from rota.drivers.simulator.partitions import within_partitions
 from rota.drivers.simulator.planned_sizes import NAMES as PLANS
 from rota.drivers.simulator.speeds import ScenarioSpeeds, scenario_speeds
 from rota.drivers.simulator.study import Setting, believed, oversized, refuse_unknown_types, setting_of
@@ -86,6 +87,7 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
         workload = replace(workload, submissions=depending_on_known(workload.submissions[: scenario.jobs]))
     scenario = _with_network(scenario)
     cluster = _cluster(scenario, workload)
+    workload = replace(workload, submissions=within_partitions(workload.submissions, cluster))
     plans, never_fit = None, 0
     if scenario.profiles in PLANS:
         from rota.drivers.simulator.planned_jobs import with_plans

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.core.errors import RotaError
-from rota.core.model.job import WHOLE
+from rota.core.model.job import WHOLE, Level
 from rota.files.job_shape import JobFile, Secret
 
 MEBI = 2**20
+_MAIL = {"start": "BEGIN", "end": "END", "fail": "FAIL", "preempted": "REQUEUE"}
+WITHOUT_EFFECT = frozenset({"estimate", "tolerate_suspects", "completion", "model", "plan", "labels", "estimated"})
+"""Fields that tell Rota's policies something, and change nothing about what a job is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,22 @@ def _refuse(file: JobFile, source: str) -> None:
         (file.priority is not None, "priority: Slurm's is set by a QOS; name one with SBATCH_QOS"),
         (not file.gang, "gang: Slurm starts all tasks of a job together; drop it, or use --array"),
         (file.deadline is not None, "deadline: pass it to sbatch yourself, with --deadline"),
+        (file.class_ == "opportunistic", "class: Slurm's is set by a QOS; name one with SBATCH_QOS"),
+        (file.resources.gpu_memory > 0, "resources.gpu_memory: Slurm does not know it; name a type with resources.gpu"),
+        (_must_be_near(file) not in (None, Level.NODE), "locality: of hard ones Slurm has `level: node` only"),
+        (file.interactive is not None, "interactive: use srun --pty, or salloc"),
+        (bool(file.data), "data: Slurm fetches no data sets; name their folders in `run`"),
+        (file.snapshot is not None, "snapshot: Slurm keeps no code; it runs in workdir"),
+        (file.member is not None, "member: Slurm starts all tasks of a job together"),
+        (bool(file.notify) and file.notify_to != ("email",), "notify_to: Slurm sends mail only"),
     ):
         if is_there:
             raise RotaError(f"{source}: {what}")
+
+
+def _must_be_near(file: JobFile) -> Level | None:
+    """How near to each other the tasks have to be."""
+    return file.locality.level if file.locality is not None and file.locality.hard else None
 
 
 def _options(file: JobFile, held: bool) -> list[str]:
@@ -71,8 +87,12 @@ def _options(file: JobFile, held: bool) -> list[str]:
         options.append(f"--exclude={','.join(file.exclude_nodes)}")
     if file.checkpoint is not None:
         options.append(f"--signal=B:{file.checkpoint.signal.removeprefix('SIG')}@{math.ceil(file.checkpoint.grace)}")
-    if file.max_restarts is not None:
-        options.append("--requeue" if file.max_restarts else "--no-requeue")
+    if file.max_restarts is not None or file.preemptible:
+        options.append("--requeue" if file.max_restarts or file.preemptible else "--no-requeue")
+    if _must_be_near(file) is Level.NODE:
+        options.append("--nodes=1")
+    if file.notify:
+        options.append(f"--mail-type={','.join(_MAIL[event] for event in file.notify)}")
     if file.workdir:
         options.append(f"--chdir={file.workdir}")
     if held:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.drivers.slurm.accounts import Association
-from rota.drivers.slurm.fields import MEBI
-from rota.drivers.slurm.records import SlurmNode
+from rota.drivers.slurm.printed.accounts import Association
+from rota.drivers.slurm.printed.fields import MEBI
+from rota.drivers.slurm.printed.records import SlurmNode
 from rota.drivers.slurm.translate import UNTYPED, tenants_of
 
 Json = dict[str, Any]
@@ -23,6 +23,7 @@ def cluster_values(nodes: Sequence[SlurmNode], associations: Sequence[Associatio
                 "gpus": node.gpus.count,
                 "cpus": node.cpus,
                 "memory": f"{node.memory_bytes // MEBI}Mi",
+                **({"partitions": list(node.partitions)} if node.partitions else {}),
             }
             for node in nodes
             if not node.is_down

@@ -13,8 +13,19 @@ from pathlib import Path
 from typing import Protocol
 
 from rota.core.errors import RotaError
-from rota.drivers.slurm.accounts import COLUMNS, QOS_COLUMNS, Association, read_associations, read_qos
-from rota.drivers.slurm.records import QueueReader, SlurmJob, SlurmNode, SlurmReading, SlurmUnreadable, read_nodes
+from rota.drivers.slurm.printed.accounts import COLUMNS, QOS_COLUMNS, Association, read_associations, read_qos
+from rota.drivers.slurm.printed.records import (
+    QueueReader,
+    SlurmJob,
+    SlurmNode,
+    SlurmReading,
+    SlurmUnreadable,
+    is_summed_up,
+    read_nodes,
+)
+from rota.drivers.slurm.printed.reservations import SlurmReservation, read_reservations
+from rota.drivers.slurm.scheduler_config import read_config
+from rota.drivers.slurm.slurm_settings import SlurmSettings, settings_of
 
 WITHIN_S = 30.0
 ACCOUNTING_WITHIN_S = 60.0
@@ -50,7 +61,13 @@ class SlurmReader(Protocol):
         """All nodes."""
 
     async def associations(self) -> SlurmReading[Association]:
-        """All accounts and their users; empty without accounting."""
+        """All accounts of this cluster and their users; empty without accounting."""
+
+    async def reservations(self) -> SlurmReading[SlurmReservation]:
+        """All reservations, those to come included."""
+
+    def use(self, settings: SlurmSettings) -> None:
+        """Read jobs and accounts as a cluster with these settings counts them."""
 
 
 class SlurmCommands:
@@ -58,10 +75,13 @@ class SlurmCommands:
 
     def __init__(self, config: Path | None = None, *, within_s: float = WITHIN_S) -> None:
         self._within_s = within_s
-        self._env = {**os.environ, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
+        self._env = {**os.environ, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
         if config is not None:
             self._env["SLURM_CONF"] = str(config)
         self._queue = QueueReader()
+        self._settings = SlurmSettings()
+        self._sinfo_sums_up = False
+        """Whether `sinfo` has shown that it does not list each node."""
         self.queries = 0
         self.orders = 0
 
@@ -71,16 +91,45 @@ class SlurmCommands:
         return await asyncio.to_thread(self._queue.read, output)
 
     async def nodes(self) -> SlurmReading[SlurmNode]:
-        """All nodes."""
-        return read_nodes(await self._ask("sinfo", "--json", "--all"))
+        """All nodes; from release 23.02 on, `sinfo` sums them up, and `scontrol` lists them."""
+        if not self._sinfo_sums_up:
+            output = await self._ask("sinfo", "--json", "--all")
+            try:
+                return read_nodes(output)
+            except SlurmUnreadable:
+                self._sinfo_sums_up = is_summed_up(output)
+                if not self._sinfo_sums_up:
+                    raise
+        return read_nodes(await self._ask("scontrol", "--json", "--all", "show", "nodes"))
 
     async def associations(self) -> SlurmReading[Association]:
-        """All accounts and their users; none where Slurm keeps no accounts."""
+        """All accounts of this cluster and their users; none where Slurm keeps no accounts."""
         try:
             output = await self._ask("sacctmgr", "-nP", "show", "assoc", f"format={','.join(COLUMNS)}")
-        except (SlurmRefused, SlurmAway):
+        except SlurmRefused:
             return SlurmReading()
-        return read_associations(output.decode("utf-8", "replace"))
+        return read_associations(output.decode("utf-8", "replace"), self._settings.name or None)
+
+    async def reservations(self) -> SlurmReading[SlurmReservation]:
+        """All reservations, those to come included."""
+        output = await self._ask("scontrol", "show", "reservation", "--oneliner", more={"SLURM_TIME_FORMAT": "%s"})
+        return read_reservations(output.decode("utf-8", "replace"))
+
+    async def settings(self) -> SlurmSettings:
+        """How this cluster counts what jobs hold."""
+        text = await self.config()
+        try:
+            config = read_config(text, "Slurm's configuration")
+        except RotaError as error:
+            raise SlurmUnreadable(str(error)) from error
+        partitions = await self._ask("scontrol", "--all", "show", "partition", "--oneliner")
+        return settings_of(config, partitions.decode("utf-8", "replace"))
+
+    def use(self, settings: SlurmSettings) -> None:
+        """Read jobs and accounts as a cluster with these settings counts them."""
+        if settings != self._settings:
+            self._settings, self._queue = settings, QueueReader()
+            self._queue.adjust = settings.adjust
 
     async def qos(self) -> dict[str, int]:
         """The priority of each quality of service; none where Slurm keeps no accounts."""
@@ -97,9 +146,11 @@ class SlurmCommands:
     async def accounting(self, begin: str, columns: Sequence[str], *, epoch: bool = False) -> bytes:
         """Accounting records since a time, as `sacct --parsable2` prints them; with times as dates, or in seconds."""
         self.queries += 1
-        command = ("sacct", "--allusers", "--allocations", "--parsable2", "-S", begin, f"--format={','.join(columns)}")
+        columns_of = f"--format={','.join(columns)}"
+        command = ("sacct", "--allusers", "--allocations", "--parsable2", "--delimiter=\x1f", "-S", begin, columns_of)
         more = {"SLURM_TIME_FORMAT": "%s"} if epoch else {}
-        return await self._run(command, within_s=max(self._within_s, ACCOUNTING_WITHIN_S), more=more)
+        output = await self._run(command, within_s=max(self._within_s, ACCOUNTING_WITHIN_S), more=more)
+        return output.replace(b"|", b"_").replace(b"\x1f", b"|")  # a job may be called `a|b`
 
     async def update(self, job: str, **values: str) -> None:
         """Change a job: `NodeList="n1,n2"`."""
@@ -125,9 +176,9 @@ class SlurmCommands:
         self.orders += 1
         await self._run(command)
 
-    async def _ask(self, *command: str) -> bytes:
+    async def _ask(self, *command: str, more: Mapping[str, str] | None = None) -> bytes:
         self.queries += 1
-        return await self._run(command)
+        return await self._run(command, more=more)
 
     async def _run(
         self, command: Sequence[str], *, within_s: float | None = None, more: Mapping[str, str] | None = None

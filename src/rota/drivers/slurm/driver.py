@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,11 +34,13 @@ from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.slurm import marks
+from rota.drivers.slurm.array_limits import ArrayLimits
+from rota.drivers.slurm.changed_requests import ChangedRequests
 from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands
 from rota.drivers.slurm.observer import end_of
-from rota.drivers.slurm.records import RUNNING, SlurmJob
+from rota.drivers.slurm.printed.records import RUNNING, SlurmJob
 from rota.drivers.slurm.refused_starts import RefusedStarts, is_refused
-from rota.drivers.slurm.translate import is_simple, job_of, nodes_of
+from rota.drivers.slurm.translate import holds_as_planned, is_simple, job_of, nodes_of
 from rota.drivers.slurm.view import SlurmView, node_events, occupied, occupied_events
 
 log = logging.getLogger("rota.slurm")
@@ -78,22 +79,22 @@ class SlurmDriver:
         self._orders: dict[str, _Order] = {}
         self._refused = RefusedStarts()
         self._held_here: set[str] = set()
-        """Jobs that are held here because Slurm has them wait: for a dependency, their user, their begin time."""
+        """Jobs that are held here because Slurm has them wait: for a dependency, their user, a date."""
         self._ended: dict[str, None] = {}
         self._left: dict[str, str] = {}
         """Jobs that are left to Slurm, with the reason."""
         self._occupied: dict[str, tuple[int, int, int]] = {}
         self._settled: dict[str, tuple[SlurmJob, JobState]] = {}
         """Jobs of which the last look found nothing, and why the next one need not look: record and state."""
-        self._first_of_array: dict[str, set[str]] = {}
-        """Tasks of arrays that may run at once, as of this look."""
+        self._arrays = ArrayLimits({}, ())
         self._work: set[asyncio.Task[None]] = set()
         self._names: list[str] = []
         self._now_s: Callable[[], float] = lambda: 0.0
         self._renewed: list[JobId] = []
         """Jobs whose leases were renewed: they go on, unless the next look says that they have ended."""
         self.outdated = asyncio.Event()
-        """Set once a job runs that was not started here: the state has to be rebuilt from Slurm."""
+        """Set once a job runs that was not started here, or became another: the state is to be rebuilt from Slurm."""
+        self._requests = ChangedRequests(self.outdated, priorities)
 
     def attach(self, names: Sequence[str], now_s: Callable[[], float]) -> None:
         """Learn the nodes in the engine's order, and the clock."""
@@ -101,6 +102,9 @@ class SlurmDriver:
 
     def note_held(self, state: State) -> None:
         """Jobs that wait in a rebuilt state are held until a look says that they may start."""
+        for name, job in self.view.jobs.items():
+            if job.is_pending and JobId(name) in state.jobs:
+                self._requests.note(job)
         self._held_here |= {str(live.job.id) for live in state.jobs.values() if live.state is JobState.HELD}
 
     def take_up(self) -> None:
@@ -161,17 +165,26 @@ class SlurmDriver:
         await self._commands.requeue_held(name)
 
     def cancel(self, name: str) -> None:
-        """Cancel a job that waits: the engine ends it without an order."""
+        """Cancel a job that waits: the engine ends it without an order. One that is left to Slurm stays there."""
+        if name in self._left:
+            return
         self._ended[name] = None
         self._spawn(self._quietly(self._commands.cancel(name), name))
 
-    async def _hold(self, name: str) -> None:
-        await self._quietly(self._commands.hold(name), name)
+    async def _hold(self, job: SlurmJob) -> None:
+        """Hold a job; it has Rota's mark first, by which the watchdog finds it."""
+        if not marks.is_managed(job):
+            await self._quietly(self._commands.update(job.id, AdminComment=marks.HELD), job.id)
+        await self._quietly(self._commands.hold(job.id), job.id)
 
     async def _leave(self, name: str) -> None:
-        """Give a job back to Slurm, which decides about it alone."""
-        await self._quietly(self._commands.update(name, AdminComment=marks.LEFT), name)
-        await self._quietly(self._commands.release(name), name)
+        """Give a job back to Slurm, which decides about it alone; only a released one loses Rota's mark."""
+        try:
+            await self._commands.release(name)
+            await self._commands.update(name, AdminComment=marks.LEFT)
+        except UNREADABLE as error:
+            self._left.pop(name, None)
+            log.warning("a job could not be left to Slurm yet", extra={"job": name, "why": str(error)})
 
     async def _quietly(self, work: Awaitable[None], name: str) -> None:
         try:
@@ -194,7 +207,7 @@ class SlurmDriver:
     def look(self, state: State, now_s: float, wall_s: float) -> list[Event]:
         """Return the events since the last look; `wall_s` is the date, by which Slurm writes its times."""
         events = node_events(self.view.nodes, state, decides=True)
-        self._first_of_array = {}
+        self._arrays = ArrayLimits(self.view.jobs, self._orders)
         known, self._settled = self._settled, {}
         for name, job in self.view.jobs.items():
             live = state.jobs.get(JobId(name))
@@ -213,6 +226,7 @@ class SlurmDriver:
             if not state.jobs[job_id].state.is_final:
                 events += self._gone(state.jobs[job_id])
         events += self._renewals(state, events)
+        self._requests.keep(self.view.jobs)
         others = [job for job in self.view.jobs.values() if job.state in RUNNING and not self._is_ours(job, state)]
         return events + occupied_events(occupied(others, self.view.nodes), self._occupied, state)
 
@@ -238,15 +252,14 @@ class SlurmDriver:
             return []
         why = is_simple(job)
         if why is not None:
-            self._left[job.id] = why
-            log.info("left to Slurm", extra={"job": job.id, "why": why})
-            self._spawn(self._leave(job.id))
+            self._leave_alone(job, why)
             return []
         if not marks.is_held(job):
-            self._spawn(self._hold(job.id))
+            self._spawn(self._hold(job))
         held = self._must_wait(job, wall_s)
         if held:
             self._held_here.add(job.id)
+        self._requests.note(job)
         return [JobArrived(job_of(job, self._priorities), held=held)]
 
     def _note_running(self, job: SlurmJob) -> None:
@@ -260,22 +273,8 @@ class SlurmDriver:
         return (
             marks.is_held_by_others(job)
             or marks.waits_for_slurm(job, self.view.jobs, wall_s)
-            or self._array_is_full(job)
+            or self._arrays.is_full(job)
         )
-
-    def _array_is_full(self, job: SlurmJob) -> bool:
-        """Whether the array has as many tasks before this one as it allows at once."""
-        if not job.array or not job.array_limit:
-            return False
-        if job.array not in self._first_of_array:
-            self._first_of_array[job.array] = self._first_tasks(job.array, job.array_limit)
-        return job.id not in self._first_of_array[job.array]
-
-    def _first_tasks(self, array: str, limit: int) -> set[str]:
-        """The tasks of an array that may run: those that hold nodes, then the first that wait."""
-        tasks = [each for each in self.view.jobs.values() if each.array == array and not each.has_ended]
-        tasks.sort(key=lambda each: (not each.holds_nodes and each.id not in self._orders, _task_of(each)))
-        return {each.id for each in tasks[:limit]}
 
     def _known(self, job: SlurmJob, live: LiveJob, now_s: float, wall_s: float) -> list[Event]:
         if live.state is JobState.STARTING:
@@ -288,16 +287,30 @@ class SlurmDriver:
         if job.holds_nodes:
             self._note_running(job)
             return []
+        why = is_simple(job)
+        if why is not None:
+            return self._leave_known(job, live, why)
+        changed: list[Event] = [*self._requests.update(job, live)]
         must_wait = self._must_wait(job, wall_s)
         if must_wait and live.state is JobState.WAITING:
             self._held_here.add(job.id)
-            return [JobHeld(live.job.id)]
+            return [*changed, JobHeld(live.job.id)]
         if not must_wait and live.state is JobState.HELD and job.id in self._held_here:
             self._held_here.discard(job.id)
-            return [JobReleased(live.job.id)]
+            return [*changed, JobReleased(live.job.id)]
         if not marks.is_held(job) and job.id not in self._orders:
-            self._spawn(self._hold(job.id))
-        return []
+            self._spawn(self._hold(job))
+        return changed
+
+    def _leave_known(self, job: SlurmJob, live: LiveJob, why: str) -> list[Event]:
+        """A user changed a waiting job so that Rota can't place it any more."""
+        self._leave_alone(job, why)
+        return [JobCancelled(live.job.id)]
+
+    def _leave_alone(self, job: SlurmJob, why: str) -> None:
+        self._left[job.id] = why
+        log.info("left to Slurm", extra={"job": job.id, "why": why})
+        self._spawn(self._leave(job.id))
 
     def _starting(self, job: SlurmJob, live: LiveJob, now_s: float) -> list[Event]:
         order = self._orders.get(job.id)
@@ -310,7 +323,7 @@ class SlurmDriver:
         if job.holds_nodes and job.state != "CONFIGURING":
             self._orders.pop(job.id, None)
             self._refused.forget(job.id)
-            if job.state == "RUNNING" and not self._is_as_ordered(job, live):
+            if job.state == "RUNNING" and not holds_as_planned(job, live, self._names):
                 log.info("Slurm divided its GPUs otherwise; the state is read again", extra={"job": job.id})
                 self.outdated.set()
             return [Started(job_id, 1.0, now_s)]
@@ -321,17 +334,9 @@ class SlurmDriver:
             return []
         self._orders.pop(job.id, None)
         if not marks.is_held(job):
-            self._spawn(self._hold(job.id))
+            self._spawn(self._hold(job))
         why = f"Slurm did not start it: {job.reason}" if order is None or order.failed is None else order.failed
         return [StartFailed(job_id, why, now_s + self._refused.pause_s(job.id))]
-
-    def _is_as_ordered(self, job: SlurmJob, live: LiveJob) -> bool:
-        """Whether a job holds as many GPUs of each node as was planned: Slurm divides them among the nodes itself."""
-        planned: Counter[str] = Counter()
-        for slot in live.placement or ():
-            planned[self._names[slot.node]] += slot.devices.bit_count()
-        held = {share.node: share.gpus.count for share in job.shares}
-        return not held or held == planned
 
     def _stopping_start(self, job: SlurmJob, live: LiveJob) -> list[Event]:
         """A job that is stopped before it ran."""
@@ -346,7 +351,7 @@ class SlurmDriver:
             if live.stopping is Cause.CANCELLED:
                 self.cancel(job.id)
             elif not marks.is_held(job):
-                self._spawn(self._hold(job.id))
+                self._spawn(self._hold(job))
             return [Stopped(live.job.id, 0.0)]
         self._begin(job.id, self._stop(job.id, live.stopping or Cause.PREEMPTED), is_start=False)
         return []
@@ -360,7 +365,7 @@ class SlurmDriver:
         if job.is_pending:
             self._orders.pop(job.id, None)
             if not marks.is_held(job):
-                self._spawn(self._hold(job.id))
+                self._spawn(self._hold(job))
             return [Stopped(job_id, 0.0) if live.stopping is not None else Interrupted(job_id, 0.0)]
         if live.stopping is not None and order is not None and order.failed is not None:
             self._begin(job.id, self._stop(job.id, live.stopping), is_start=False)
@@ -390,7 +395,3 @@ def _is_settled(job: SlurmJob, live: LiveJob) -> bool:
     if live.state is JobState.RUNNING:
         return live.stopping is None
     return live.state is JobState.WAITING and marks.is_held(job) and not job.dependency and not job.array_limit
-
-
-def _task_of(job: SlurmJob) -> int:
-    return int(job.id.partition("_")[2] or 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rota.drivers.slurm.records import SUCCEEDED, SlurmJob
+from rota.drivers.slurm.printed.records import SUCCEEDED, SlurmJob
 
 HELD = "rota"
 """Held at submission by `job_submit.lua`."""
@@ -39,12 +39,12 @@ def is_held_by_others(job: SlurmJob) -> bool:
 
 
 def waits_for_slurm(job: SlurmJob, jobs: Mapping[str, SlurmJob], now_s: float) -> bool:
-    """Whether something that Slurm judges keeps a waiting job: a dependency, or its begin time."""
+    """Whether something that Slurm judges keeps a waiting job: a dependency, its begin time or its reservation's."""
     if job.dependency:
         return not _is_met(job.dependency, jobs)
     if is_managed(job) and job.restarts and job.eligible_s <= job.submit_s + REQUEUE_DELAY_S:
         return False
-    if job.reason in ("Dependency", "DependencyNeverSatisfied", "BeginTime"):
+    if job.reason in ("Dependency", "DependencyNeverSatisfied", "BeginTime", "Reservation"):
         return True
     return job.eligible_s > now_s
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rota.core.engine.driver import DriverContract
 from rota.core.messages.decisions import Decision, DecisionKind, Start, Stop
@@ -24,9 +25,10 @@ from rota.core.model.job import Job, JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.slurm import marks
+from rota.drivers.slurm.changed_requests import ChangedRequests
 from rota.drivers.slurm.following_policy import FollowingPolicy
-from rota.drivers.slurm.records import CANCELLED, SUCCEEDED, SlurmJob
-from rota.drivers.slurm.translate import Misfit, job_of, placement_of
+from rota.drivers.slurm.printed.records import CANCELLED, SUCCEEDED, SlurmJob
+from rota.drivers.slurm.translate import Misfit, claim_of, job_of
 from rota.drivers.slurm.view import SlurmView, node_events, occupied, occupied_events
 
 MOST_REFUSALS = 20
@@ -46,8 +48,18 @@ class SlurmObserver:
         self._refusals: Counter[str] = Counter()
         """How often the devices of a job were still held by another: Slurm gives them on before a job has ended."""
         self._occupied: dict[str, tuple[int, int, int]] = {}
+        self.outdated = asyncio.Event()
+        """Set once a job became another than the engine can make of it: the state has to be rebuilt from Slurm."""
+        self._requests = ChangedRequests(self.outdated)
         self._ended: dict[str, None] = {}
         """Jobs that ended here; a requeue after its end makes a job Slurm's alone."""
+
+    def begin(self, recorded: Iterable[str]) -> None:
+        """Begin with a state that is built of what Slurm said; `recorded` are jobs that ended and are on record."""
+        self._ended |= dict.fromkeys(recorded)
+        for job in self.view.jobs.values():
+            if job.is_pending:
+                self._requests.note(job)
 
     def take_up(self) -> None:
         """Nothing is under way: Slurm carries its own decisions out."""
@@ -83,6 +95,7 @@ class SlurmObserver:
             if not live.state.is_final and str(live.job.id) not in self.view.jobs:
                 events += self._gone(live)
         self._outside = {name: why for name, why in self._outside.items() if name in self.view.jobs}
+        self._requests.keep(self.view.jobs)
         outside = [job for name in self._outside if (job := self.view.jobs[name]).holds_nodes]
         events += occupied_events(occupied(outside, self.view.nodes), self._occupied, state)
         if self.policy.claims:
@@ -93,20 +106,35 @@ class SlurmObserver:
         if job.id in self._outside and job.holds_nodes:
             return []
         if live is None or live.state.is_final:
-            if job.has_ended or job.id in self._ended or live is not None:
+            if job.id in self._ended or live is not None:
                 return []
+            if job.has_ended:
+                return [JobArrived(job_of(job), held=True)]  # it came and went between two looks; the next one ends it
             shaped = job_of(job)
-            if job.holds_nodes:
-                self._claim(job, shaped, state)
+            if not job.holds_nodes:
+                self._requests.note(job)
+            else:
+                shaped = self._claim(job, shaped, state)
             return [JobArrived(shaped, held=job.is_pending and self._is_held(job, wall_s))]
         if job.has_ended:
-            return self._end(job, live, state)
+            return self._end(job, live)
         if job.is_pending:
             return self._waits(job, live, wall_s)
         if live.placement is None:
-            self._claim(job, live.job, state)
-            return [JobReleased(live.job.id)] if live.state is JobState.HELD else []
+            return self._begins(job, live, state)
         return []
+
+    def _begins(self, job: SlurmJob, live: LiveJob, state: State) -> list[Event]:
+        """A job that waits here holds devices in Slurm."""
+        events: list[Event] = []
+        shaped = self._claim(job, live.job, state)
+        if shaped != live.job:
+            events += self._requests.change(live, shaped)
+            if not events:
+                self.policy.claims.pop(live.job.id, None)  # the state is read again, and the job is another there
+        if live.state is JobState.HELD:
+            events.append(JobReleased(live.job.id))
+        return events
 
     def _waits(self, job: SlurmJob, live: LiveJob, wall_s: float) -> list[Event]:
         """A job that waits in Slurm: requeued if it ran here, held or released as Slurm says."""
@@ -116,6 +144,8 @@ class SlurmObserver:
             if live.state is JobState.STARTING:
                 return []
             events.append(Interrupted(live.job.id, 0.0))
+        else:
+            events += self._requests.update(job, live)
         if held and (events or live.state is JobState.WAITING):
             events.append(JobHeld(live.job.id))
         elif not held and live.state is JobState.HELD:
@@ -125,27 +155,26 @@ class SlurmObserver:
     def _is_held(self, job: SlurmJob, wall_s: float) -> bool:
         return marks.is_held(job) or marks.waits_for_slurm(job, self.view.jobs, wall_s)
 
-    def _claim(self, job: SlurmJob, shaped: Job, state: State) -> None:
+    def _claim(self, job: SlurmJob, shaped: Job, state: State) -> Job:
+        """Note where a job runs; return it as it runs there."""
         index_by_node = {str(name): index for name, index in state.inventory.by_name.items()}
         taken = {
             index: ~account.free_mask for index, account in enumerate(state.inventory.nodes) if account.node.devices
         }
-        found = placement_of(job, shaped, index_by_node, taken)
+        found = claim_of(job, shaped, index_by_node, taken)
         if isinstance(found, Misfit):
             self._outside[job.id] = found.why
-        else:
-            self.policy.claims[JobId(job.id)] = found
+            return shaped
+        shaped, self.policy.claims[JobId(job.id)] = found
+        return shaped
 
-    def _end(self, job: SlurmJob, live: LiveJob, state: State) -> list[Event]:
-        """The end of a job. One that ran between two looks starts here first, where it can."""
+    def _end(self, job: SlurmJob, live: LiveJob) -> list[Event]:
+        """The end of a job. One that ran between two looks has no start here; its record says how it ended."""
         if live.placement is not None and live.state is not JobState.STARTING:
             self._ended[job.id] = None
             return [JobEnded(live.job.id, end_of(job), 0.0)]
         if live.state is JobState.STARTING:
             return []
-        if job.state not in CANCELLED and job.shares and job.id not in self._outside:
-            self._claim(job, live.job, state)
-            return [JobReleased(live.job.id)] if live.state is JobState.HELD else []
         self._ended[job.id] = None
         return [JobCancelled(live.job.id)]
 

@@ -5,7 +5,7 @@ Nothing is gained by asking again and again, while devices are kept for the job:
 
 from __future__ import annotations
 
-from rota.drivers.slurm.records import SlurmJob
+from rota.drivers.slurm.printed.records import SlurmJob
 
 FIRST_S, LONGEST_S = 5.0, 600.0
 _LASTING = ("QOS", "Assoc", "ReqNodeNotAvail", "Reservation", "Licenses", "Partition", "Account", "BadConstraints")

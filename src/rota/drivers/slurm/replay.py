@@ -14,6 +14,7 @@ from rota.drivers.slurm.scheduler_config import SlurmPolicy, policy_of, read_con
 async def write_scenario(commands: SlurmCommands, trace: Path, out: Path) -> SlurmPolicy:
     """Write a scenario of a trace, and Slurm's nodes and accounts as a cluster file beside it; return its policy."""
     found = policy_of(read_config(await commands.config(), "Slurm's configuration"))
+    commands.use(await commands.settings())
     values = cluster_values((await commands.nodes()).found, (await commands.associations()).found)
     cluster = out.with_name(f"{out.stem}-cluster.yaml")
     cluster.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")

@@ -12,10 +12,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rota.core.errors import RotaError
-from rota.drivers.slurm.accounts import Association
 from rota.drivers.slurm.commands import WITHIN_S, SlurmAway, SlurmRefused
-from rota.drivers.slurm.fields import BadField, number, text, words
-from rota.drivers.slurm.records import QueueReader, SlurmJob, SlurmNode, SlurmReading, SlurmUnreadable, read_nodes
+from rota.drivers.slurm.printed.accounts import Association
+from rota.drivers.slurm.printed.fields import BadField, number, text, words
+from rota.drivers.slurm.printed.records import (
+    QueueReader,
+    SlurmJob,
+    SlurmNode,
+    SlurmReading,
+    SlurmUnreadable,
+    read_nodes,
+)
+from rota.drivers.slurm.printed.reservations import SlurmReservation, read_rest_reservations
+from rota.drivers.slurm.slurm_settings import SlurmSettings
 
 Json = dict[str, Any]
 _JOBS = re.compile(r"/slurm/(v[0-9.]+)/jobs/?")
@@ -34,6 +43,7 @@ class SlurmRest:
         self._within_s = within_s
         self._version: str | None = None
         self._queue = QueueReader()
+        self._settings = SlurmSettings()
         self.queries = 0
 
     async def jobs(self) -> SlurmReading[SlurmJob]:
@@ -46,11 +56,22 @@ class SlurmRest:
         return read_nodes(await self._ask("slurm", "nodes"))
 
     async def associations(self) -> SlurmReading[Association]:
-        """All accounts and their users; none where Slurm keeps no accounts."""
+        """All accounts of this cluster and their users; none where Slurm keeps no accounts."""
         try:
-            return read_rest_associations(await self._ask("slurmdb", "associations"))
-        except (SlurmRefused, SlurmAway):
+            output = await self._ask("slurmdb", "associations")
+        except SlurmRefused:
             return SlurmReading()
+        return read_rest_associations(output, self._settings.name or None)
+
+    async def reservations(self) -> SlurmReading[SlurmReservation]:
+        """All reservations, those to come included."""
+        return read_rest_reservations(await self._ask("slurm", "reservations"))
+
+    def use(self, settings: SlurmSettings) -> None:
+        """Read jobs and accounts as a cluster with these settings counts them."""
+        if settings != self._settings:
+            self._settings, self._queue = settings, QueueReader()
+            self._queue.adjust = settings.adjust
 
     async def _ask(self, part: str, what: str) -> bytes:
         return await asyncio.to_thread(self._get, part, what)
@@ -112,8 +133,8 @@ def newest_version(described: bytes) -> str:
     return max(found, key=lambda version: [int(each) for each in re.findall(r"\d+", version)])
 
 
-def read_rest_associations(output: bytes) -> SlurmReading[Association]:
-    """Read slurmdb's associations."""
+def read_rest_associations(output: bytes, cluster: str | None = None) -> SlurmReading[Association]:
+    """Read slurmdb's associations; those of other clusters are left out."""
     try:
         records = json.loads(output)["associations"]
         assert isinstance(records, list)
@@ -122,7 +143,8 @@ def read_rest_associations(output: bytes) -> SlurmReading[Association]:
     reading: SlurmReading[Association] = SlurmReading()
     for record in records:
         try:
-            reading.found.append(_association(record))
+            if cluster is None or text(record.get("cluster")) in ("", cluster):
+                reading.found.append(_association(record))
         except (BadField, KeyError, TypeError, AttributeError) as error:
             reading.faults.append(f"association {str(record)[:60]}: {error}")
     return reading

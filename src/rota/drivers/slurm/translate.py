@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import WHOLE, Checkpoint, DeviceType, Job, JobId, NodeId, Role, TenantId
 from rota.core.model.labels import NODE_NAME, Operator, Requirement, Terms
 from rota.core.model.placement import Placement, Slot, lowest
 from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.state.job_record import LiveJob
 from rota.drivers.slurm import marks
-from rota.drivers.slurm.accounts import Association
-from rota.drivers.slurm.records import SlurmJob, SlurmNode
+from rota.drivers.slurm.printed.accounts import Association
+from rota.drivers.slurm.printed.records import SlurmJob, SlurmNode
+from rota.scenario.partitions import NODE_LABEL, YES
 
-PARTITION = "slurm.partition/"
+PARTITION = NODE_LABEL
 FEATURE = "slurm.feature/"
-_YES = "yes"
+_YES = YES
 UNTYPED = "gpu"
+NAMED = "reservation"
+"""The label of a job that names a reservation."""
+_HELD = "held-"
+"""How the names of roles begin that say what a job holds."""
+_ALL = (1 << 4096) - 1
+"""As many devices as a node may have."""
 
 
 def node_of(node: SlurmNode) -> Node:
@@ -73,7 +82,7 @@ def job_of(job: SlurmJob, qos: Mapping[str, int] | None = None) -> Job:
         exclusive=job.exclusive,
         preemptible=job.requeue,
         checkpoint=Checkpoint(interval_s=math.inf, grace_s=30.0),
-        labels=(("slurm.qos", job.qos),) if job.qos else (),
+        labels=tuple((name, value) for name, value in (("slurm.qos", job.qos), (NAMED, job.reservation)) if value),
     )
 
 
@@ -159,7 +168,7 @@ def placement_of(
             return Misfit(f"{share.gpus.count} GPUs on node {share.node}, {each} to a task")
         mask = share.gpus.mask
         if each and mask.bit_count() != share.gpus.count:
-            mask = lowest(~taken.get(index, 0) & ((1 << 64) - 1), share.gpus.count)
+            mask = lowest(~taken.get(index, 0) & _ALL, share.gpus.count)
         slots.append(Slot(index, mask, tasks, 0))
         placed += tasks
     if not each and placed < role.count and len(slots) == 1:
@@ -168,6 +177,71 @@ def placement_of(
     if placed != role.count:
         return Misfit(f"{placed} tasks on its nodes, {role.count} were expected")
     return tuple(sorted(slots))
+
+
+def claim_of(
+    job: SlurmJob, shaped: Job, index_by_node: Mapping[str, int], taken: Mapping[int, int]
+) -> tuple[Job, Placement] | Misfit:
+    """Where a running job is, and the job as it is there.
+
+    Where Slurm gave it other amounts than it asked for (whole nodes, GPUs divided unevenly), it asks for those.
+    """
+    found = placement_of(job, shaped, index_by_node, taken)
+    if isinstance(found, Misfit) and job.exclusive:
+        found = _placement_on_whole_nodes(job, shaped, index_by_node) or found
+    if not isinstance(found, Misfit):
+        return shaped, found
+    if not job.shares or any(share.node not in index_by_node for share in job.shares):
+        return found
+    kinds = sorted({(share.gpus.count, share.cpus, share.memory_bytes) for share in job.shares}, reverse=True)
+    roles, slots = [], []
+    for number, kind in enumerate(kinds):
+        alike = [share for share in job.shares if (share.gpus.count, share.cpus, share.memory_bytes) == kind]
+        gpus, cpus, memory = kind
+        role = replace(
+            shaped.roles[0],
+            name=f"{_HELD}{number + 1}",
+            count=len(alike),
+            device_milli=WHOLE * gpus,
+            cpu_milli=1000 * cpus,
+            memory_bytes=memory,
+        )
+        roles.append(role)
+        for share in alike:
+            index, mask = index_by_node[share.node], share.gpus.mask
+            if mask.bit_count() != gpus:
+                mask = lowest(~taken.get(index, 0) & _ALL, gpus)
+            slots.append(Slot(index, mask, 1, number))
+    return replace(shaped, roles=tuple(roles)), tuple(sorted(slots))
+
+
+def _placement_on_whole_nodes(job: SlurmJob, shaped: Job, index_by_node: Mapping[str, int]) -> Placement | None:
+    """The tasks of a job that has its nodes for itself, among all devices of these nodes; None if they don't fit."""
+    each, count = shaped.roles[0].device_milli // WHOLE, shaped.roles[0].count
+    tasks = [min(1, count)] * len(job.shares)
+    for at, share in enumerate(job.shares):
+        most = share.gpus.count // each if each else count
+        tasks[at] += max(min(most - 1, count - sum(tasks)), 0)
+    if sum(tasks) != count or any(
+        share.node not in index_by_node or each * number > share.gpus.count
+        for share, number in zip(job.shares, tasks, strict=True)
+    ):
+        return None
+    return tuple(
+        sorted(
+            Slot(index_by_node[share.node], lowest(share.gpus.mask or _ALL, each * number), number, 0)
+            for share, number in zip(job.shares, tasks, strict=True)
+        )
+    )
+
+
+def holds_as_planned(job: SlurmJob, live: LiveJob, names: Sequence[str]) -> bool:
+    """Whether a job holds as many GPUs of each node as was planned: Slurm divides them among the nodes itself."""
+    planned: Counter[str] = Counter()
+    for slot in live.placement or ():
+        planned[names[slot.node]] += slot.devices.bit_count()
+    held = {share.node: share.gpus.count for share in job.shares}
+    return not held or held == planned or (live.job.exclusive and held.keys() == planned.keys())
 
 
 def nodes_of(placement: Placement, names: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from rota.core.messages.events import Event, NodeBack, NodeDrained, NodeLost, NodeOccupied, NodeUndrained
 from rota.core.model.job import NodeId
 from rota.core.state.state import State
-from rota.drivers.slurm.records import SlurmJob, SlurmNode
+from rota.drivers.slurm.printed.records import SlurmJob, SlurmNode, SlurmReading
 
 
 @dataclass(slots=True)
@@ -20,14 +20,23 @@ class SlurmView:
     nodes: dict[str, SlurmNode] = field(default_factory=dict)
     seen_s: float = 0.0
 
-    def take(self, jobs: Iterable[SlurmJob], now_s: float) -> None:
-        """Replace the jobs."""
-        self.jobs = {job.id: job for job in jobs}
-        self.seen_s = now_s
+    def take(self, jobs: SlurmReading[SlurmJob], now_s: float) -> None:
+        """Replace the jobs; one whose record can't be understood stays as it was."""
+        found = {job.id: job for job in jobs.found}
+        if jobs.unread:
+            for name, job in self.jobs.items():
+                if name not in found and not jobs.unread.isdisjoint(("", str(job.number))):
+                    found[name] = job
+        self.jobs, self.seen_s = found, now_s
 
-    def take_nodes(self, nodes: Iterable[SlurmNode]) -> None:
-        """Replace the nodes."""
-        self.nodes = {node.name: node for node in nodes}
+    def take_nodes(self, nodes: SlurmReading[SlurmNode]) -> None:
+        """Replace the nodes; one whose record can't be understood stays as it was."""
+        found = {node.name: node for node in nodes.found}
+        if nodes.unread:
+            for name, node in self.nodes.items():
+                if name not in found and not nodes.unread.isdisjoint(("", name)):
+                    found[name] = node
+        self.nodes = found
 
     def reason(self, job_id: str) -> str:
         """Slurm's code of why a job waits; empty if it is not known."""

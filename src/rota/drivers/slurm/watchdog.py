@@ -45,7 +45,10 @@ class Heartbeat:
 
 
 async def release_all(commands: SlurmCommands) -> list[str]:
-    """Release every job that Rota holds, for Slurm to decide about; return their ids."""
+    """Release every job that Rota holds, for Slurm to decide about; return their ids.
+
+    It loses Rota's mark last: what goes wrong before that is tried again.
+    """
     released = []
     for job in (await commands.jobs()).found:
         if not marks.is_managed(job) or not job.is_pending:
@@ -53,9 +56,10 @@ async def release_all(commands: SlurmCommands) -> list[str]:
         if marks.is_held_by_others(job):
             continue
         with suppress(*UNREADABLE):
-            await commands.update(job.id, NodeList="", AdminComment=marks.LEFT)
+            await commands.update(job.id, NodeList="")
             await commands.release(job.id)
             released.append(job.id)
+            await commands.update(job.id, AdminComment=marks.LEFT)
     return released
 
 

@@ -87,4 +87,4 @@ class Transaction:
             self._kept[job.id].spec = self.specs.get(job.id, self._kept[job.id].spec)
         spec = self._kept[job.id].spec
         revised = {"key": job.id, "new_job": dump(encoded), "new_spec": spec, "new_name": job.name}
-        self.batch.revised_jobs.append(revised)
+        self.batch.revised_jobs.append({**revised, "new_tenant": job.tenant})

@@ -122,7 +122,7 @@ class Enforcement(ABC):
         shut = {
             name
             for each in self._kept
-            if each.is_open(now_s) and not each.has(str(live.job.tenant), owner)
+            if each.is_open(now_s) and not each.is_by_name and not each.has(str(live.job.tenant), owner)
             for name in each.nodes
         }
         accounts = self._state.inventory.nodes

@@ -15,6 +15,8 @@ from rota.core.model.labels import RESERVED, RESERVED_LATER, Taint, Toleration
 
 MOST_RESERVATIONS = 200
 MOST_NODES_SHOWN = 5
+NAMED = "reservation"
+"""The label of a job with the id of the reservation that it names."""
 START_S = 5.0
 """A job must be able to end this long before a reservation begins: starting and stopping take time too."""
 GRACE_S = 60.0
@@ -40,6 +42,14 @@ class NodeReservation:
     """The admin who made it."""
     made_s: float = 0.0
     """When that was; 0 where an older Rota did not note it."""
+    is_by_name: bool = False
+    """Whether only jobs that name it may use its nodes, and none is stopped for it, as in Slurm."""
+
+    def admits(self, job: Job, owner: str) -> bool:
+        """Return whether a job may use its nodes."""
+        if self.is_by_name:
+            return (NAMED, self.id) in job.labels
+        return self.has(str(job.tenant), owner)
 
     def has(self, tenant: str, owner: str) -> bool:
         """Return whether a job belongs to the group."""
@@ -103,11 +113,11 @@ def tolerations_for(
     found: list[Toleration] = []
     until_s = float("inf")
     for each in reservations:
-        if each.has(str(job.tenant), owner):
+        if each.admits(job, owner):
             found += [Toleration(RESERVED, each.id), Toleration(RESERVED_LATER, each.id)]
         elif not each.is_open(now_s):
             latest_s = each.latest_start_s(job, ran_s)
-            if may_be_stopped(job):
+            if may_be_stopped(job) and not each.is_by_name:
                 found.append(Toleration(RESERVED_LATER, each.id))
             elif latest_s is not None and now_s <= latest_s:
                 found.append(Toleration(RESERVED_LATER, each.id))

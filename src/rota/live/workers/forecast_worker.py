@@ -58,9 +58,17 @@ class ForecastWorker:
     """Client of the worker."""
 
     def __init__(
-        self, scheduling: Scheduling, database: str, order: Callable[[], Sequence[str] | None] | None = None
+        self,
+        scheduling: Scheduling,
+        database: str,
+        order: Callable[[], Sequence[str] | None] | None = None,
+        *,
+        estimates_are_limits: bool = False,
     ) -> None:
-        """`order` returns the waiting jobs as another scheduler ranks them; None where that is by submission."""
+        """`order` returns the waiting jobs as another scheduler ranks them; None where that is by submission.
+
+        `estimates_are_limits` is for jobs whose time limits are another scheduler's, and are their estimates here.
+        """
         self._order = order
         self._setting: Json = {
             "database": database,
@@ -70,6 +78,7 @@ class ForecastWorker:
             "tenancy": scheduling.tenancy,
             "has_fixed_nodes": scheduling.has_fixed_nodes,
             "network": scheduling.network,
+            "estimates_are_limits": estimates_are_limits,
         }
         self._helper = WorkerProcess("rota.live.workers.forecast_worker")
 
@@ -154,7 +163,11 @@ class Forecaster:
             queue = LongQueue([asked.job_id, *needed], most)
             was = restored(records, scheduling, lambda rows: ranked(queue(rows), question.get("order", ())))
             self._learn(records)
-            self._changes = foreseen(reservations_in(records), question.get("shift_s", 0.0))
+            limits: dict[JobId, float] | None = None
+            if question.get("estimates_are_limits"):
+                jobs = [live.job for live in was.state.jobs.values()] + ([asked.arrives] if asked.arrives else [])
+                limits = {job.id: job.estimate_s for job in jobs if job.estimate_s is not None}
+            self._changes = foreseen(reservations_in(records), question.get("shift_s", 0.0), limits)
         finally:
             records.close()
         begun_s = time.monotonic()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sys import intern
 
 from rota.core.model.job import DEFAULT_TENANT
+from rota.scenario.partitions import JOB_LABEL
 from rota.traces.assemble import Shape, plain_job
 from rota.traces.builder import Entry, TraceBuilder
 from rota.traces.fields import bad, moment_s
@@ -55,6 +56,8 @@ def _parser(columns: HeaderColumns, intake: TraceBuilder) -> Parse:
     user, account = columns.get("User"), columns.get("Account")
     limit, name = columns.get("Timelimit"), columns.get("JobName")
     shapes: dict[tuple[str, ...], Shape] = {}
+    partition = columns.get("Partition")
+    labels: dict[str, tuple[tuple[str, str], ...]] = {"": ()}
 
     def parse(row: list[str], _: int) -> Entry | None:
         if "." in row[id_at]:
@@ -79,6 +82,7 @@ def _parser(columns: HeaderColumns, intake: TraceBuilder) -> Parse:
             user="" if user is None else intern(row[user]),
             name="" if name is None else row[name],
             estimate_s=None if limit is None else elapsed_s("Timelimit", row[limit]),
+            labels=() if partition is None else labels.setdefault(row[partition], ((JOB_LABEL, row[partition]),)),
         )
         return moment_s("Submit", row[submit]), job, OUTCOMES[ended], 1.0
 

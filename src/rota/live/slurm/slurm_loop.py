@@ -11,34 +11,37 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from rota.core.codec import snapshot
-from rota.core.codec.values import decode_job, encode_job, encode_placement
+from rota.core.codec.values import encode_placement
 from rota.core.engine.driver import LiveDriver
 from rota.core.engine.protocols import Policy
 from rota.core.errors import RotaError, Unavailable
-from rota.core.messages.events import Event, JobArrived, JobCancelled, JobEnded, StartFailed
+from rota.core.messages.events import Event, JobArrived, JobCancelled, JobEnded, JobUpdated, StartFailed
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState, NodeId
+from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
-from rota.core.state.job_record import LiveJob
-from rota.core.state.phases import Phase
 from rota.core.state.state import State
 from rota.drivers.slurm.commands import UNREADABLE, SlurmReader
-from rota.drivers.slurm.observer import end_of, message_of
-from rota.drivers.slurm.records import SlurmJob
-from rota.drivers.slurm.translate import Misfit, cluster_of, job_of, placement_of
+from rota.drivers.slurm.observer import message_of
+from rota.drivers.slurm.printed.accounts import Association
+from rota.drivers.slurm.printed.records import SlurmJob
+from rota.drivers.slurm.translate import Misfit, claim_of, cluster_of, job_of, node_of
 from rota.drivers.slurm.view import SlurmView
 from rota.live.loop.boot import Scheduling, as_scheduled, begin
 from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.control import PAST_KEY, Control
 from rota.live.loop.entry import LoopEntry
 from rota.live.loop.policy_memory import PolicyMemory
-from rota.live.loop.record import Record, changes_of, dump, row_of
+from rota.live.loop.record import Record, dump
+from rota.live.slurm.slurm_records import close_ended, record_found, unseen_runs
 from rota.policies import find_policy
 from rota.store import clock
-from rota.store.records import Records, WriteBatch
+from rota.store.records import Records
 
 Json = dict[str, Any]
 log = logging.getLogger("rota.live")
+MOST_AT_ONCE = 500
+"""Jobs that are recorded in one transaction."""
 NODES_EVERY_S = 10.0
 """How often nodes are read; jobs are read at every look."""
 
@@ -47,6 +50,7 @@ class LookingDriver(LiveDriver, Protocol):
     """A driver that learns what happened by looking."""
 
     view: SlurmView
+    outdated: asyncio.Event
 
     def needs_nodes(self, state: State) -> bool:
         """Return whether nodes have to be read again before this look."""
@@ -66,8 +70,19 @@ class Pace:
 class SlurmLoop:
     """Looks at Slurm again and again, and passes on to the loop what happened."""
 
-    def __init__(self, control: Control, reader: SlurmReader, driver: LookingDriver, pace: Pace) -> None:
+    def __init__(
+        self,
+        control: Control,
+        records: Records,
+        reader: SlurmReader,
+        driver: LookingDriver,
+        pace: Pace,
+        cluster: Cluster,
+    ) -> None:
+        """`cluster` has the nodes of the state; once Slurm has others, the state is outdated."""
+        self._nodes = {str(node.id): node for node in cluster.nodes}
         self._control = control
+        self._records = records
         self._reader = reader
         self._driver = driver
         self._pace = pace
@@ -101,23 +116,34 @@ class SlurmLoop:
         jobs = await self._reader.jobs()
         self._report(jobs.faults)
         now_s = clock.now_s()
-        self._driver.view.take(jobs.found, now_s)
+        self._driver.view.take(jobs, now_s)
         await self._control.at_rest()
         if now_s >= self._nodes_due_s or self._driver.needs_nodes(self._control.state):
             nodes = await self._reader.nodes()
             self._report(nodes.faults)
-            self._driver.view.take_nodes(nodes.found)
+            self._driver.view.take_nodes(nodes)
+            if {name: node_of(node) for name, node in self._driver.view.nodes.items()} != self._nodes:
+                log.info("Slurm's nodes have changed; the state is read again")
+                self._driver.outdated.set()
             self._nodes_due_s = clock.now_s() + self._pace.nodes_s
             await self._control.at_rest()
         events = self._driver.look(self._control.state, now_s, clock.shown_s(now_s))
         if events:
             await self._control.apply(self._entry(events))
+            if unseen := unseen_runs(events, self._driver.view):
+                await asyncio.to_thread(self._close, unseen)
+
+    def _close(self, names: Sequence[JobId]) -> None:
+        for at in range(0, len(names), MOST_AT_ONCE):
+            close_ended(self._records, self._driver.view, self._records.whole_jobs(names[at : at + MOST_AT_ONCE]))
 
     def _entry(self, events: Sequence[Event]) -> LoopEntry:
         entry = LoopEntry(list(events))
         for event in events:
             if isinstance(event, JobArrived):
                 entry.records[event.job.id] = Record(dump(spec_of(event.job)), event.job.user)
+            elif isinstance(event, JobUpdated):
+                entry.specs[event.job_id] = dump(spec_of(event.job))
             elif isinstance(event, JobEnded | JobCancelled) and event.job_id in self._control.kept:
                 job = self._driver.view.jobs.get(str(event.job_id))
                 self._control.kept[event.job_id].message = "" if job is None else message_of(job)
@@ -146,15 +172,25 @@ def spec_of(job: Job) -> Json:
     }
 
 
-async def read_cluster(reader: SlurmReader, view: SlurmView) -> Cluster:
-    """Read nodes, accounts and jobs; raise a `RotaError` where Slurm can't be read or has no nodes."""
+async def read_cluster(reader: SlurmReader, view: SlurmView, *, needs_accounts: bool) -> Cluster:
+    """Read nodes, accounts and jobs; raise a `RotaError` where Slurm can't be read or has no nodes.
+
+    Accounts that can't be read just now are left out unless they are needed.
+    """
     nodes = await reader.nodes()
     if not nodes.found:
         raise RotaError(f"Slurm lists no nodes{': ' + nodes.faults[0] if nodes.faults else ''}")
-    view.take_nodes(nodes.found)
+    view.take_nodes(nodes)
     jobs = await reader.jobs()
-    view.take(jobs.found, clock.now_s())
-    return cluster_of(nodes.found, (await reader.associations()).found)
+    view.take(jobs, clock.now_s())
+    accounts: Sequence[Association] = ()
+    try:
+        accounts = (await reader.associations()).found
+    except UNREADABLE as error:
+        if needs_accounts:
+            raise
+        log.warning("Slurm's accounts can't be read yet", extra={"why": str(error)})
+    return cluster_of(nodes.found, accounts)
 
 
 def boot_on_slurm(
@@ -177,7 +213,7 @@ def boot_on_slurm(
     rows = {JobId(row.id): row for row in records.live_jobs()}
     jobs = [job for job in driver.view.jobs.values() if scope(job) and not job.has_ended]
     jobs = [job for job in jobs if JobId(job.id) in rows or records.job(job.id) is None]
-    _close_missing(records, driver.view, [row for name, row in rows.items() if name not in {job.id for job in jobs}])
+    close_ended(records, driver.view, [row for name, row in rows.items() if name not in {job.id for job in jobs}])
     found = _QueueStanding(scheduling.cluster, rows, records.next_seq(), qos or {})
     for job in sorted(jobs, key=lambda job: (job.submit_s, job.number, job.id)):
         found.add(job)
@@ -192,7 +228,7 @@ def boot_on_slurm(
     )
     pairs = [(job, recall.standing(value)) for job, value in found.pairs]
     state = snapshot.rebuild(scheduling.cluster, pairs, frame)
-    _write_new(records, state, found.kept, [name for name in found.kept if name not in rows])
+    record_found(records, state, found.kept, rows)
     present = ClusterConfig(scheduling.cluster, scheduling.cluster, scheduling.tenancy, has_fixed_nodes=False)
     was = as_scheduled(scheduling, state, found.kept, present, LoopEntry([], cluster=scheduling.cluster))
     if policy is not None:
@@ -225,7 +261,7 @@ class _QueueStanding:
         submitted_s = min(clock.from_wall_s(job.submit_s), now_s) if job.submit_s else now_s
         value: Json = {"seq": self.seq, "submitted_s": submitted_s, "since_s": submitted_s, **known}
         self.seq += row is None
-        placement = self._placement(job, shaped)
+        shaped, placement = self._placement(job, shaped)
         if placement is None:
             value |= {"state": JobState.HELD.value, "rate": 0.0, "run_since_s": None, "work_from_s": value["since_s"]}
         else:
@@ -236,50 +272,20 @@ class _QueueStanding:
             value["on"] = encode_placement(placement, self._names)
             value["run_milli"] = sum(slot.devices.bit_count() * slot.milli for slot in placement)
         self.pairs.append((shaped, value))
-        record = Record(dump(spec_of(shaped)) if row is None else row.spec, shaped.user)
+        record = Record(dump(spec_of(shaped)), shaped.user)
         if row is not None:
             record.attempt, record.failures, record.message = row.attempt, row.failures, row.message
         self.kept[shaped.id] = record
 
-    def _placement(self, job: SlurmJob, shaped: Job) -> Any:
+    def _placement(self, job: SlurmJob, shaped: Job) -> tuple[Job, Placement | None]:
         if not job.holds_nodes:
-            return None
+            return shaped, None
         taken = {index: ~account.free_mask for index, account in enumerate(self._scratch.nodes)}
-        found = placement_of(job, shaped, self._index_by_node, taken)
-        if isinstance(found, Misfit) or not self._scratch.is_free(found, shaped.roles, shaped.exclusive, back=True):
-            return None
-        self._scratch.take(found, shaped.roles, shaped.exclusive)
-        return found
-
-
-def _write_new(records: Records, state: State, kept: dict[JobId, Record], names: Sequence[JobId]) -> None:
-    batch = WriteBatch()
-    node_names = [str(account.node.id) for account in state.inventory.nodes]
-    for name in names:
-        live = state.jobs[name]
-        batch.new_jobs.append(row_of(live, kept[name], state, node_names, encode_job(live.job)))
-    if names:
-        records.write(batch)()
-
-
-def _close_missing(records: Records, view: SlurmView, rows: Sequence[Any]) -> None:
-    """Close recorded jobs that ended while Rota was away, as Slurm says; as cancelled if it has forgotten them."""
-    batch = WriteBatch()
-    blank = State(Inventory())
-    phases = {"succeeded": Phase.SUCCEEDED, "failed": Phase.FAILED, "cancelled": Phase.CANCELLED}
-    for row in rows:
-        live = LiveJob(decode_job(json.loads(row.job)), row.seq, row.submitted_s, 1.0)
-        job = view.jobs.get(row.id)
-        ended = job is not None and job.has_ended
-        phase = phases[end_of(job).value] if job is not None and ended else Phase.CANCELLED
-        started_s = row.started_s
-        if job is not None and ended and job.start_s and started_s is None:
-            started_s = clock.from_wall_s(job.start_s)
-        ended_s = clock.from_wall_s(job.end_s) if job is not None and ended and job.end_s else clock.now_s()
-        live.restore_end(phase, started_s, ended_s)
-        record = Record(row.spec, row.owner)
-        record.attempt, record.failures = row.attempt, row.failures
-        record.message = message_of(job) if job is not None and ended else "Slurm had forgotten it when Rota returned"
-        batch.changed_jobs.append(changes_of(live, record, blank, []))
-    if rows:
-        records.write(batch)()
+        found = claim_of(job, shaped, self._index_by_node, taken)
+        if isinstance(found, Misfit):
+            return shaped, None
+        held, placement = found
+        if not self._scratch.is_free(placement, held.roles, held.exclusive, back=True):
+            return held, None
+        self._scratch.take(placement, held.roles, held.exclusive)
+        return held, placement

@@ -6,12 +6,15 @@ of words. All of that is settled here, so that no other module knows it.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
 MEBI = 2**20
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)")
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTPEZ?]?)")
+_NO_AMOUNT = ("E", "Z", "?")
+"""Units in which Slurm prints that memory has no bound (`mem=16E`, `8?`), as where it is not given out."""
 _UNITS = {"K": 2**10, "": 2**20, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _GPU = re.compile(r"(?:gres[:/])?gpu(?::(?P<type>[^:=(]+))??(?:[:=](?P<count>\d+))?(?:\((?P<more>.*)\))?")
 _MOST_HOSTS = 100_000
@@ -46,6 +49,10 @@ def number(value: Any) -> float | None:
         found = float(value)
     except ValueError:
         raise BadField(f"{value!r} is not a number") from None
+    except OverflowError:
+        raise BadField("a number is too large") from None
+    if not math.isfinite(found):
+        raise BadField(f"{value!r} is not a finite number")
     return None if found in _UNBOUNDED else found
 
 
@@ -54,8 +61,6 @@ def whole(value: Any, default: int = 0) -> int:
     found = number(value)
     if found is None:
         return default
-    if found != found or abs(found) == float("inf"):
-        raise BadField(f"{value!r} is not a whole number")
     return int(found)
 
 
@@ -168,13 +173,13 @@ def tres_gpus(resources: dict[str, str]) -> Gpus:
 
 
 def memory_bytes(value: str) -> int:
-    """Return an amount of memory: `4M`, `1.50G`; without a unit in mebibytes."""
+    """Return an amount of memory: `4M`, `1.50G`; without a unit in mebibytes; 0 where there is no bound."""
     if not value:
         return 0
     found = _MEMORY.fullmatch(value)
     if found is None:
         raise BadField(f"{value!r} is not an amount of memory")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return 0 if found[2] in _NO_AMOUNT else int(float(found[1]) * _UNITS[found[2]])
 
 
 def gres(value: str) -> Gpus:

@@ -15,10 +15,10 @@ from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.phases import Phase
 from rota.core.state.state import State
-from rota.drivers.slurm.accounts import ACCOUNTING_COLUMNS
 from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands
+from rota.drivers.slurm.printed.accounts import ACCOUNTING_COLUMNS
 from rota.live.loop.record import Record, dump, row_of
-from rota.live.loop.slurm_loop import spec_of
+from rota.live.slurm.slurm_loop import spec_of
 from rota.store import clock
 from rota.store.records import Records, WriteBatch
 from rota.traces.assemble import plain_job

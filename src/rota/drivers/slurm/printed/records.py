@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from rota.core.errors import RotaError
-from rota.drivers.slurm.fields import (
+from rota.drivers.slurm.printed.fields import (
     MEBI,
     BadField,
     Gpus,
@@ -27,6 +27,8 @@ from rota.drivers.slurm.fields import (
     whole,
     words,
 )
+from rota.drivers.slurm.printed.held_shares import NodeShare, shares_of
+from rota.drivers.slurm.printed.json_records import decode_list
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -38,24 +40,21 @@ PENDING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV
 SUCCEEDED = frozenset({"COMPLETED"})
 CANCELLED = frozenset({"CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE"})
 FAILED = frozenset({"FAILED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "LAUNCH_FAILED", "RECONFIG_FAIL"})
-_NODE_DOWN = frozenset(
-    {"DOWN", "UNKNOWN", "ERROR", "FUTURE", "POWERED_DOWN", "POWERING_DOWN", "NOT_RESPONDING", "FAIL"}
+_FLAGS = (
+    *("COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"),
+    *("SPECIAL_EXIT", "STOPPED", "REVOKED", "RESV_DEL_HOLD", "SIGNALING"),
 )
+"""What Slurm says of a job in place of its state, the first that holds; newer releases list them beside the state."""
+_STATES = RUNNING | PENDING | SUCCEEDED | CANCELLED | FAILED
+_NODE_DOWN = frozenset(
+    {"DOWN", "UNKNOWN", "ERROR", "FUTURE", "POWERING_DOWN", "NOT_RESPONDING", "FAIL", "INVALID", "INVALID_REG"}
+)
+"""A node that is powered down (`idle~`) is not among them: Slurm gives it jobs, and powers it up."""
 _NODE_DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_REQUESTED"})
 
 
 class SlurmUnreadable(RotaError):
     """What Slurm printed can't be understood."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeShare:
-    """What a running job holds of one node."""
-
-    node: str
-    gpus: Gpus
-    cpus: int
-    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +141,8 @@ class SlurmReading(Generic[T]):
 
     found: list[T] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
+    """The ids of records that were left out; "" stands for one whose id can't be read either."""
 
 
 def read_jobs(output: str | bytes) -> SlurmReading[SlurmJob]:
@@ -154,6 +155,8 @@ class QueueReader:
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Json, list[SlurmJob]]] = {}
+        self.adjust: Callable[[SlurmJob], SlurmJob] = lambda job: job
+        """What is made of each job; set before the first reading."""
 
     def read(self, output: str | bytes) -> SlurmReading[SlurmJob]:
         """Read the output of `squeue --json`."""
@@ -161,12 +164,27 @@ class QueueReader:
 
         def parse(value: Json) -> list[SlurmJob]:
             key = str(value.get("job_id"))
+            value = {name: value[name] for name in _READ if name in value}
             before = known.get(key)
-            jobs = before[1] if before is not None and before[0] == value else _jobs_of(value)
+            if before is not None and before[0] == value:
+                jobs = before[1]
+            else:
+                jobs = [self.adjust(job) for job in _jobs_of(value)]
             self._known[key] = (value, jobs)
             return jobs
 
         return _read(output, "jobs", parse)
+
+
+_READ = (
+    *("account", "admin_comment", "array_job_id", "array_max_tasks", "array_task_id", "array_task_string"),
+    *("dependency", "eligible_time", "end_time", "excluded_nodes", "exclusive", "exit_code", "features", "gres_detail"),
+    *("het_job_id", "job_id", "job_resources", "job_state", "name", "nodes", "partition", "priority", "qos", "requeue"),
+    *("required_nodes", "restart_cnt", "resv_name", "shared", "start_time", "state_reason", "submit_time", "tasks"),
+    *("time_limit", "tres_alloc_str", "tres_per_job", "tres_per_node", "tres_per_task", "tres_req_str", "user_id"),
+    "user_name",
+)
+"""All that is read of a job: while it stays the same, so does the job. What else changes at each look is no matter."""
 
 
 def read_nodes(output: str | bytes) -> SlurmReading[SlurmNode]:
@@ -174,29 +192,56 @@ def read_nodes(output: str | bytes) -> SlurmReading[SlurmNode]:
     return _read(output, "nodes", lambda value: [_node_of(value)])
 
 
-def _read(output: str | bytes, key: str, parse: Callable[[Json], list[T]]) -> SlurmReading[T]:
+def is_summed_up(output: str | bytes) -> bool:
+    """Whether this is what `sinfo --json` prints from release 23.02 on: groups of nodes, not each node."""
     try:
         value = json.loads(output)
-    except (ValueError, RecursionError) as error:
-        raise SlurmUnreadable(f"Slurm's list of {key} is not JSON: {str(error)[:100]}") from error
-    if not isinstance(value, dict):
-        raise SlurmUnreadable(f"Slurm's list of {key} is a {type(value).__name__}, not an object")
-    records = value.get(key)
-    if not isinstance(records, list):
-        raise SlurmUnreadable(f"Slurm's answer has no list of {key}{_errors_in(value)}")
-    if not records and (said := _errors_in(value)) and "Nothing found" not in said:
-        raise SlurmUnreadable(f"Slurm can't list its {key}{said}")
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and "nodes" not in value and isinstance(value.get("sinfo"), list)
+
+
+def _read(output: str | bytes, key: str, parse: Callable[[Json], list[T]]) -> SlurmReading[T]:
     reading: SlurmReading[T] = SlurmReading()
-    for index, record in enumerate(records):
+    count = 0
+
+    def take(record: Any) -> None:
+        nonlocal count
+        count += 1
         try:
             if not isinstance(record, dict):
                 raise BadField(f"a {type(record).__name__}, not an object")
             reading.found += parse(record)
         except (BadField, KeyError, OverflowError) as error:
-            about = record.get("job_id", record.get("name", index)) if isinstance(record, dict) else index
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
-            reading.faults.append(f"{key} {about}: {what}")
+            named = _name_in(record)
+            reading.unread.add(named)
+            reading.faults.append(f"{key} {named or count - 1}: {what}")
+
+    try:
+        value = decode_list(output, key, take)
+    except TypeError as error:
+        raise SlurmUnreadable(f"Slurm's list of {key} is {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise SlurmUnreadable(f"Slurm's list of {key} is not JSON: {str(error)[:100]}") from error
+    if not isinstance(value.get(key), list):
+        raise SlurmUnreadable(f"Slurm's answer has no list of {key}{_errors_in(value)}")
+    if not count and (said := _errors_in(value)) and "Nothing found" not in said:
+        raise SlurmUnreadable(f"Slurm can't list its {key}{said}")
     return reading
+
+
+def _name_in(record: Any) -> str:
+    """The number of a job, or the name of a node, whatever is wrong with the remainder; empty if it has none."""
+    if not isinstance(record, dict):
+        return ""
+    try:
+        found = number(record.get("job_id"))
+    except BadField:
+        return ""
+    if found is not None:
+        return str(int(found))
+    return record["name"] if isinstance(record.get("name"), str) else ""
 
 
 def _errors_in(value: Json) -> str:
@@ -213,15 +258,14 @@ def _jobs_of(value: Json) -> list[SlurmJob]:
     tasks = text(value.get("array_task_string"))
     if not tasks:
         return [job]
+    if tasks.endswith("..."):
+        raise BadField("the tasks of its array are cut off; start slurmrestd with SLURM_BITSTR_LEN=0")
     return [replace(job, id=f"{job.number}_{index}", array=str(job.number)) for index in indexes(tasks)]
 
 
 def _job_of(value: Json) -> SlurmJob:
     id_number = whole(value["job_id"])
     array, task = whole(value.get("array_job_id")), number(value.get("array_task_id"))
-    states = words(value["job_state"])
-    if not states:
-        raise BadField("no state")
     resources = tres(text(value.get("tres_alloc_str"))) or tres(text(value.get("tres_req_str")))
     asked = tres(text(value.get("tres_req_str"))) or resources
     gpus = _gpus_wanted(value, asked, max(whole(asked.get("node")), 1))
@@ -229,7 +273,6 @@ def _job_of(value: Json) -> SlurmJob:
     code = value.get("exit_code")
     if isinstance(code, dict):
         code = code.get("return_code", 0)
-    shared = value.get("shared")
     return SlurmJob(
         id=str(id_number) if not array or task is None else f"{array}_{int(task)}",
         number=id_number,
@@ -238,7 +281,7 @@ def _job_of(value: Json) -> SlurmJob:
         account=text(value.get("account")),
         partitions=words(value.get("partition")),
         qos=text(value.get("qos")),
-        state=next((each for each in states if each in RUNNING), states[0]),
+        state=_state_of(words(value["job_state"])),
         reason=text(value.get("state_reason")),
         priority=whole(value.get("priority")),
         nodes_wanted=max(whole(asked.get("node")), 1),
@@ -250,7 +293,7 @@ def _job_of(value: Json) -> SlurmJob:
         features=text(value.get("features")),
         required_nodes=hosts(text(value.get("required_nodes"))),
         excluded_nodes=hosts(text(value.get("excluded_nodes"))),
-        exclusive=shared == 0 or shared == "none" or (isinstance(shared, list) and "none" in shared),
+        exclusive=_is_exclusive(value),
         requeue=bool(value.get("requeue")),
         reservation=text(value.get("resv_name")),
         dependency=text(value.get("dependency")),
@@ -264,9 +307,28 @@ def _job_of(value: Json) -> SlurmJob:
         admin_comment=text(value.get("admin_comment")),
         array=str(array) if array else "",
         array_limit=whole(value.get("array_max_tasks")),
-        shares=_shares(value) or _even_shares(hosts(text(value.get("nodes"))), resources, gpus),
+        shares=shares_of(value, resources, gpus),
         is_het=whole(value.get("het_job_id")) != 0,
     )
+
+
+def _state_of(states: tuple[str, ...]) -> str:
+    """The one word that stands for a job's state; one of an unknown release is no end, and not understood."""
+    found = next((flag for flag in _FLAGS if flag in states), None) or next(
+        (state for state in states if state in _STATES), None
+    )
+    if found is None:
+        raise BadField(f"state {'+'.join(states)!r} is not known")
+    return found
+
+
+def _is_exclusive(value: Json) -> bool:
+    """Whether a job takes its nodes whole: `shared` says so up to release 25.11, `exclusive` from then on."""
+    shared = value.get("shared")
+    if shared is not None:
+        return "none" in words(shared) if isinstance(shared, str | list) else shared is not False and shared == 0
+    exclusive = value.get("exclusive")
+    return exclusive is True or (isinstance(exclusive, str | list) and "true" in words(exclusive))
 
 
 def _gpus_wanted(value: Json, resources: dict[str, str], nodes: int) -> Gpus:
@@ -282,61 +344,6 @@ def _gpus_wanted(value: Json, resources: dict[str, str], nodes: int) -> Gpus:
 def _each(value: Json, name: str) -> Gpus:
     """GPUs of `gres:gpu:2` or `gres/gpu:a100=2`."""
     return gres(text(value.get(name)).replace("gres:", "").replace("gres/", "").replace("=", ":"))
-
-
-def _shares(value: Json) -> tuple[NodeShare, ...]:
-    """What a job holds of each node; GPUs are listed in the order of its nodes."""
-    held = value.get("job_resources")
-    if not isinstance(held, dict) or not held:
-        return ()
-    listed = held.get("allocated_nodes")
-    if listed is None and isinstance(held.get("nodes"), dict):
-        listed = held["nodes"].get("allocation")
-    if isinstance(listed, dict):
-        listed = list(listed.values())
-    if not isinstance(listed, list):
-        return ()
-    details = value.get("gres_detail") or []
-    if not isinstance(details, list):
-        raise BadField("gres_detail is not a list")
-    shares = []
-    for index, each in enumerate(listed):
-        if not isinstance(each, dict):
-            raise BadField("job_resources is not a list of nodes")
-        name = text(each.get("nodename") or each.get("name"))
-        gpus = gres(text(details[index])) if index < len(details) else Gpus(0)
-        memory = each.get("memory_allocated")
-        if isinstance(each.get("memory"), dict):
-            memory = each["memory"].get("allocated")
-        shares.append(NodeShare(node=name, gpus=gpus, cpus=_cpus_of(each), memory_bytes=whole(memory) * MEBI))
-    return tuple(shares)
-
-
-def _even_shares(names: tuple[str, ...], resources: dict[str, str], gpus: Gpus) -> tuple[NodeShare, ...]:
-    """What a job held of nodes that Slurm only names, as after its end: equal shares."""
-    if not names:
-        return ()
-    count = len(names)
-    cpus, memory = whole(resources.get("cpu")) // count, memory_bytes(resources.get("mem", "")) // count
-    held = Gpus(gpus.count // count, gpus.type)
-    return tuple(NodeShare(node=name, gpus=held, cpus=cpus, memory_bytes=memory) for name in names)
-
-
-def _cpus_of(share: Json) -> int:
-    """CPUs of a job on a node: the cores that are marked as allocated, or the count where a release says it."""
-    cpus = share.get("cpus")
-    if isinstance(cpus, dict):
-        return whole(cpus.get("count"))
-    sockets = share.get("sockets")
-    if isinstance(sockets, dict):
-        cores = [core for socket in sockets.values() if isinstance(socket, dict) for core in _cores(socket)]
-        return sum(core.startswith("allocated") for core in cores)
-    return whole(share.get("cpus_used"))
-
-
-def _cores(socket: Json) -> list[str]:
-    cores = socket.get("cores")
-    return [str(each) for each in cores.values()] if isinstance(cores, dict) else []
 
 
 def _node_of(value: Json) -> SlurmNode:

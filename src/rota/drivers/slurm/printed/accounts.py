@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rota.core.model.job import OPPORTUNISTIC
-from rota.drivers.slurm.fields import BadField, tres, tres_gpus
-from rota.drivers.slurm.records import SlurmReading, SlurmUnreadable
+from rota.drivers.slurm.printed.fields import BadField, tres, tres_gpus
+from rota.drivers.slurm.printed.records import SlurmReading, SlurmUnreadable
 
 COLUMNS = ("Cluster", "Account", "User", "ParentName", "Share", "GrpTRES", "MaxTRESPU", "QOS")
 ACCOUNTING_COLUMNS = (

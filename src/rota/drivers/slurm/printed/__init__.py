@@ -1,0 +1,1 @@
+"""What Slurm prints, as types: the only place where its forms are known."""

@@ -1,0 +1,1 @@
+"""The loop of a manager beside Slurm, and its records."""
