@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli.completion import data_set_names, job_events, job_ids, template_names
-from rota.cli.jobs.batch_script import batch_script_of, how_sent
+from rota.cli.jobs.batch_script import batch_script_of, how_sent, numbered
 from rota.cli.jobs.sending import pack_code, pass_on, send_sweep, try_out
 from rota.cli.manager.connect import SLURM, ServerOption, SlurmOption, TenantOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _FILE_ENDINGS = frozenset({".yaml", ".yml", ".json"})
-_SPAN = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
-MOST_MEMBERS = 10_000
-"""Members of an array that are sent at all; a manager takes 1,000 at once unless its settings say otherwise."""
 _JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
 """How errors name a submitted job file."""
 
@@ -134,11 +131,7 @@ def submit(
         sent = how_sent(script, array, env_from_shell, held=held, wait=wait)
         if sweep is not None:
             return send_sweep(sweep, server, snapshot=snapshot, dry_run=dry_run, **sent)
-        if dry_run:
-            return try_out(jobs, server)
-        if snapshot:
-            pack_code(jobs, server)
-        return _send(jobs, server=server, **sent)
+        return _send(jobs, script, server=server, snapshot=snapshot, dry_run=dry_run, **sent)
 
 
 def _complete(
@@ -165,7 +158,7 @@ def _asked(
     If a template stands for a sweep, it is the last; the job of its trials is then the only one.
     """
     if template is None:
-        if what and not params and (script := batch_script_of(what)) is not None:
+        if not params and (script := batch_script_of(what)) is not None:
             return [], [script.job], script, None
         if params:
             raise RotaError("-p: it is for --template; give the template, or -- and a command")
@@ -219,10 +212,23 @@ def _mapping(job: Json, field: str, source: str) -> Json:
 
 
 def _send(
-    jobs: list[Json], array: str | None, env_from_shell: str, *, held: bool, wait: bool, server: str | None
+    jobs: list[Json],
+    script: BatchScript | None,
+    array: str | None,
+    env_from_shell: str,
+    *,
+    held: bool,
+    wait: bool,
+    snapshot: bool,
+    dry_run: bool,
+    server: str | None,
 ) -> int:
+    if dry_run or (script is not None and script.dry_run):
+        return try_out(jobs, server)
+    if snapshot:
+        pack_code(jobs, server)
     if array is not None:
-        jobs = [{**job, "array": number} for job in jobs for number in _members(array)]
+        jobs = numbered(jobs, array, script)
     if os.environ.get(SLURM):
         return _send_to_slurm(jobs, held=held, wait=wait, server=server)
     client = client_for(server)
@@ -303,21 +309,3 @@ def _set_env(job: Json, env: list[str], secret: list[str], source: str) -> None:
             if not equals:
                 raise RotaError(f"--{'secret' if hide else 'env'} is {key!r}; write it as NAME=VALUE")
             job["env"] = {**_mapping(job, "env", source), key: {"secret": value} if hide else value}
-
-
-def _members(text: str) -> list[int]:
-    """The numbers in `0-9` or `1,3,5-7`."""
-    found: dict[int, None] = {}
-    for part in text.split(","):
-        span = _SPAN.fullmatch(part.strip())
-        first, last = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
-        if first > last:
-            raise RotaError(f"--array is {text!r}; write it like 0-9 or 1,3,5-7")
-        count = len(found) + last - first + 1
-        if count > MOST_MEMBERS:
-            raise RotaError(
-                f"--array is {text[:60]!r}, which is {count} jobs; a manager takes 1000 at once unless its "
-                f"limits.jobs_at_once is another number, and never more than {MOST_MEMBERS}; submit them in parts"
-            )
-        found.update(dict.fromkeys(range(first, last + 1)))
-    return list(found)
