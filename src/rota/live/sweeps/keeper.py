@@ -32,7 +32,7 @@ from rota.store import clock
 from rota.store.records import Records
 from rota.store.sweeps import RUNNING
 from rota.sweeps.file import sweep_file
-from rota.sweeps.rules import rule_of
+from rota.sweeps.rules import refuse_many_marks, rule_of
 from rota.sweeps.samplers import refuse_unavailable, sample
 from rota.sweeps.search import Search
 from rota.sweeps.trial import Point, SweepTrial, TrialState
@@ -144,6 +144,7 @@ class SweepKeeper:
         """Accept a sweep with its first trials, all or nothing; return it once it is durable."""
         file = sweep_file(values)
         refuse_unavailable(file)
+        refuse_many_marks(file)
         seq, self._next = self._next, self._next + 1
         sweep = LiveSweep(
             id=f"s{seq}",
