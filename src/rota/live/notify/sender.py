@@ -44,7 +44,7 @@ class Sender:
         self._settings = settings
         self._wake = asyncio.Event()
         self._threads = ThreadPoolExecutor(max_workers=MOST_CHANNELS, thread_name_prefix="sender")
-        self._sending: dict[str, asyncio.Future[None]] = {}
+        self._sending: dict[str, asyncio.Future[bool]] = {}
         self._rests: dict[str, tuple[int, float]] = {}
         """Channels whose receivers could not be reached: how often in a row, and until when they rest."""
         control.listen(self._noticed)
@@ -61,9 +61,13 @@ class Sender:
     async def _look(self) -> None:
         """Hand on what is due to the channels that are free, and wait for news."""
         self._wake.clear()
-        for channel in [name for name, work in self._sending.items() if work.done()]:
-            self._sending.pop(channel).result()
         now_s = clock.now_s()
+        for channel in [name for name, work in self._sending.items() if work.done()]:
+            if self._sending.pop(channel).result():
+                self._rests.pop(channel, None)
+            else:
+                times = self._rests.get(channel, (0, 0.0))[0]
+                self._rests[channel] = times + 1, now_s + min(FIRST_S * 2.0**times, MOST_REST_S)
         away = {name for name, (_, until_s) in self._rests.items() if until_s > now_s}
         without = {*self._sending, *away}
         outbox = self._records.outbox
@@ -71,7 +75,7 @@ class Sender:
         for row in await asyncio.to_thread(outbox.due, now_s, AT_ONCE, without):
             by_channel.setdefault(row.channel, []).append(row)
         for channel, rows in by_channel.items():
-            work = asyncio.get_running_loop().run_in_executor(self._threads, self._send_some, channel, rows)
+            work = asyncio.get_running_loop().run_in_executor(self._threads, self._send_some, rows)
             work.add_done_callback(lambda _: self._wake.set())
             self._sending[channel] = work
         due_s = await asyncio.to_thread(outbox.next_due_s, {*without, *by_channel})
@@ -79,15 +83,9 @@ class Sender:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), wait_s)
 
-    def _send_some(self, channel: str, rows: Sequence[Any]) -> None:
-        """Send messages of one channel; those that are left when its receiver is away wait."""
-        for row in rows:
-            if self._send(row):
-                self._rests.pop(channel, None)
-                continue
-            times = self._rests.get(channel, (0, 0.0))[0]
-            self._rests[channel] = times + 1, clock.now_s() + min(FIRST_S * 2.0**times, MOST_REST_S)
-            return
+    def _send_some(self, rows: Sequence[Any]) -> bool:
+        """Send messages of one channel, in a thread; return False if its receiver is away: what is left waits."""
+        return all(self._send(row) for row in rows)
 
     def _send(self, row: Any) -> bool:
         """Try to deliver a message, and note how it went; return whether its receiver could be reached."""
