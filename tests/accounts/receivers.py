@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from aiosmtpd.controller import Controller
@@ -67,10 +69,18 @@ class Mails(Handler):
 
 
 @contextmanager
-def mail_server() -> Iterator[tuple[list[Message], int]]:
+def mail_server(
+    certificate: Path | None = None, *, starts_with_tls: bool = False
+) -> Iterator[tuple[list[Message], int]]:
+    """Serve mail; with a certificate (and its key in the same file) by STARTTLS, or by TLS from the first byte."""
     handler = Mails()
     port = free_port()
-    controller = Controller(handler, hostname="127.0.0.1", port=port)
+    given: dict[str, Any] = {}
+    if certificate is not None:
+        secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        secured.load_cert_chain(certificate)
+        given = {"ssl_context": secured} if starts_with_tls else {"tls_context": secured, "require_starttls": True}
+    controller = Controller(handler, hostname="127.0.0.1", port=port, **given)
     controller.start()
     try:
         yield handler.mails, port

@@ -104,6 +104,79 @@ def test_a_stopped_training_goes_on_from_its_checkpoint(manager: Manager) -> Non
     eventually(lambda: "from True" in manager.said(job_id))
 
 
+def test_reason_of_a_held_job_follows_the_budgets(manager: Manager) -> None:
+    manager.client.put_budget("first", {"tenant": "nlp", "gpu_hours": 0})
+    job_id = sleeper(manager)
+    manager.wait(job_id, "held")
+
+    manager.client.put_budget("second", {"tenant": "nlp", "cost": 0, "period": "total"})
+    manager.client.put_budget("first", {"tenant": "nlp", "gpu_hours": 1})
+    eventually(lambda: "budget second" in manager.client.job(job_id)["reason"]["sentence"])
+    manager.client.put_budget("second", {"tenant": "nlp", "cost": 0, "period": "day"})
+    eventually(lambda: "used this day" in manager.client.job(job_id)["reason"]["sentence"])
+
+    manager.kill()
+    manager.start()
+    assert "used this day" in manager.client.job(job_id)["reason"]["sentence"]
+    manager.client.remove_budget("second")
+    manager.wait(job_id, "running")
+
+
+REPORT = """
+import os, sys, time
+import rota.sdk
+run = rota.sdk.steps(lambda first: range(first, 40), steps=40)
+for step in run:
+    time.sleep(0.1)
+    run.report(loss=float(os.environ["ROTA_TRIAL"]))
+    with open(sys.argv[1], "a") as steps:
+        steps.write(f"{os.environ['ROTA_TRIAL']} {step}\\n")
+    if run.should_save:
+        run.saved()
+"""
+
+
+def test_budget_stops_a_sweep_and_lets_exactly_its_active_trials_go_on(manager: Manager) -> None:
+    script, steps = manager.folder / "trial.py", manager.folder / "steps"
+    script.write_text(REPORT)
+    manager.client.put_budget("sweeps", {"tenant": "nlp", "gpu_hours": 5 * UNIT})
+    values = {
+        "tenant": "nlp",
+        "parameters": {"x": {"uniform": [0.0, 1.0]}},
+        "trials": 8,
+        "parallel": 4,
+        "early_stop": {"rule": "asha", "min_steps": 2, "max_steps": 40, "factor": 4},
+        "job": {
+            "run": [sys.executable, str(script), str(steps)],
+            "resources": {"gpus": 1},
+            "checkpoint": {"grace": "20s"},
+        },
+    }
+    sweep_id = manager.client.start_sweep(values)["id"]
+
+    def runs(state: str) -> list[Json]:
+        return [run for run in manager.client.sweep(sweep_id)["runs"] if run["state"] == state]
+
+    for _ in range(2):  # a limit in the middle of the search, and another
+        eventually(lambda: budget_of(manager, "sweeps")["reached"])
+        eventually(lambda: all(job["state"] == "held" for job in manager.client.jobs(tenant="nlp")))
+        if paused := runs("paused"):
+            with pytest.raises(Refused, match=f"is a paused trial of sweep {sweep_id}|can't be released: budget"):
+                manager.client.act(paused[0]["job"], "release")
+        more = budget_of(manager, "sweeps")["used"] + 3 * UNIT
+        manager.client.put_budget("sweeps", {"tenant": "nlp", "gpu_hours": more})
+    manager.client.remove_budget("sweeps")
+    eventually(lambda: manager.client.sweep(sweep_id)["state"] == "finished")
+
+    found = manager.client.sweep(sweep_id)
+    whole = [run["trial"] for run in found["runs"] if run["state"] == "completed"]
+    assert whole == [0], "no trial that was paused ran on to its end"
+    done = [line for line in steps.read_text().splitlines() if not line.startswith("0 ")]
+    assert len(done) < 7 * 30
+    stopped = next(run for run in found["runs"] if run["state"] == "stopped")
+    assert manager.client.job(stopped["job"])["message"].startswith(f"sweep {sweep_id} has stopped it: ")
+
+
 def test_rights_and_refusals(tmp_path: Path) -> None:
     manager = Manager(tmp_path, "--emulate", "gpu=1/1", "--require-token").start_guarded()
     try:

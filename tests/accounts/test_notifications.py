@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from managers import Manager, eventually
 from rota.core.errors import RotaError
 from rota.files.notify.settings import NotificationsPart
 from rota.files.up_file import settings_from
-from rota.live.notify.delivery import NotDelivered, deliver
+from rota.live.notify.delivery import TIMEOUT_S, NotDelivered, deliver
 from rota.sdk.client import Refused
 
 Json = dict[str, Any]
@@ -144,9 +147,82 @@ def test_headers_can_not_be_written_by_users(web: Web) -> None:
         deliver(part, "email", "ada@x\r\nBcc: eve", "key", body)
 
 
+def test_what_can_never_be_sent_is_given_up(web: Web) -> None:
+    part = NotificationsPart.model_validate(settings(web))
+    for key, text in (("k\n", "x"), ("k€", "x"), ("k", "\ud800")):
+        channel = "email" if "\ud800" in text else "hook"
+        with pytest.raises(NotDelivered) as found:
+            deliver(part, channel, "ada", key, {"title": "t", "text": text, "at_s": 0.0})
+        assert found.value.is_final, key
+
+
+@pytest.mark.slow
+def test_receiver_that_is_away_delays_no_other(tmp_path: Path, web: Web) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
+        values = settings(web)
+        values["channels"]["dead"] = {"webhook": f"http://127.0.0.1:{silent.getsockname()[1]}/", "for": "jobs"}
+        manager = manager_with(tmp_path, values).start()
+        try:
+            for _ in range(3):
+                manager.wait(manager.submit("true", notify=["end"], notify_to=["dead"]), "succeeded")
+            begun_s = time.monotonic()
+            job_id = manager.submit("true", notify=["end"], notify_to=["hook"])
+            eventually(lambda: web.bodies("/hook?a=1"), within_s=60)
+
+            assert web.bodies("/hook?a=1")[0]["job"] == job_id
+            assert time.monotonic() - begun_s < TIMEOUT_S
+        finally:
+            manager.clean_up()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1 that no one has signed, and its key."""
+    path = tmp_path_factory.mktemp("tls") / "mail.pem"
+    about = ["-subj", "/CN=mail", "-addext", "subjectAltName=IP:127.0.0.1"]
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *about]
+    subprocess.run(["openssl", *words, "-keyout", path, "-out", f"{path}.crt"], check=True, capture_output=True)
+    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
+    return path
+
+
+@pytest.mark.attack(
+    "stands between the manager and the mail server with a certificate of its own",
+    stopped_by="the mail server's certificate is verified before a name, a password or a mail is sent",
+)
+@pytest.mark.parametrize("way", ["starttls", "tls"])
+def test_mail_server_is_verified(way: str, certificate: Path) -> None:
+    body = {"title": "t", "text": "x", "at_s": 0.0}
+    with mail_server(certificate, starts_with_tls=way == "tls") as (mails, port):
+        smtp: Json = {"host": "127.0.0.1", "port": port, "from": "rota@example.org", way: True}
+        with pytest.raises(NotDelivered, match="CERTIFICATE_VERIFY_FAILED"):
+            deliver(NotificationsPart.model_validate({"smtp": smtp}), "email", "ada@example.org", "k", body)
+        assert mails == []
+
+        smtp["ca_file"] = str(certificate)
+        deliver(NotificationsPart.model_validate({"smtp": smtp}), "email", "ada@example.org", "k", body)
+        assert [mail["Subject"] for mail in mails] == ["[rota] t"]
+
+
+def test_files_are_seen_from_the_settings(tmp_path: Path) -> None:
+    smtp = {"host": "x", "from": "a@b", "tls": True, "password_file": "secret", "ca_file": "/etc/ca.pem"}
+    found = settings_from({"notifications": {"smtp": smtp}}, tmp_path / "settings.yaml")["notifications"]
+
+    assert isinstance(found, NotificationsPart)
+    assert found.smtp is not None
+    assert (found.smtp.password_file, found.smtp.ca_file) == (tmp_path / "secret", Path("/etc/ca.pem"))
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"channels": {"a": {"webhook": "http://localhost:99999/"}}}, "Port out of range"),
+        ({"channels": {"a": {"webhook": "http://localhost:x/"}}}, "Port could not be cast"),
+        ({"channels": {"a": {"ntfy": "http://[zz]/"}}}, "IPv4 or IPv6"),
+        ({"channels": {"a": {"slack": "http://a..example/"}}}, "idna"),
+        ({"channels": {"a": {"webhook": "http://host/ä"}}}, "in ASCII"),
+        ({"smtp": {"host": "x", "from": "a@b", "tls": True, "starttls": True}}, "give one of them"),
+        ({"smtp": {"host": "x", "from": "a@b", "ca_file": "x"}}, "ca_file is for tls or starttls"),
         ({"channels": {"a": {}}}, "give one of email, webhook, slack and ntfy"),
         ({"channels": {"a": {"webhook": "http://x/", "ntfy": "http://x/"}}}, "give one of"),
         ({"channels": {"a": {"webhook": "file:///etc/passwd"}}}, "webhook"),

@@ -36,6 +36,19 @@ def test_flood_of_messages_does_not_delay_those_of_others(tmp_path: Path) -> Non
     engine.dispose()
 
 
+def test_channels_take_turns_and_can_be_left_out(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'rota.db'}")
+    rows = [message(f"job/{number}/end", "dead", "nlp", "ada", "t", "t") for number in range(3)]
+    with engine.begin() as connection:
+        write_messages(connection, [*rows, message("job/9/end", "mail", "nlp", "ada", "t", "t")])
+    outbox = OutboxRecords(engine)
+
+    assert [row.channel for row in outbox.due(1e18, 3)] == ["dead", "mail", "dead"]
+    assert [row.channel for row in outbox.due(1e18, 9, {"dead"})] == ["mail"]
+    assert outbox.next_due_s({"dead", "mail"}) is None
+    engine.dispose()
+
+
 @pytest.mark.attack(
     "sends a team's channel one message for each of ten thousand jobs",
     stopped_by="a user has a number of messages an hour on a channel, and one says how many were left out",

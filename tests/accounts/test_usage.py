@@ -114,6 +114,12 @@ def test_usage_command_prints_and_saves(guarded: Manager) -> None:
     frame = polars.read_parquet(guarded.folder / "used.parquet")
     assert {"user", "type", "gpu_hours", "jobs"} <= set(frame.columns)
     assert frame.height >= 1
+    empty = guarded.rota("usage", "--by", "user,type", "--month", "2020-01", "--save", "empty.parquet")
+    none = guarded.rota("usage", "--by", "user,type", "--month", "2020-01", "--save", "empty.csv")
+    assert empty.returncode == none.returncode == 0, (empty.stderr, none.stderr)
+    assert polars.read_parquet(guarded.folder / "empty.parquet").schema == frame.schema
+    assert (guarded.folder / "empty.csv").read_text().split() == ["user,type,gpu_hours,cost,energy_kwh,jobs"]
+    assert polars.concat([frame, polars.read_parquet(guarded.folder / "empty.parquet")]).height == frame.height
     assert (wrong.returncode, wrong.stderr.strip()) == (
         2,
         "error: --save used.txt: the name must end in .parquet or .csv",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import forked
 from managers import Manager, eventually
 from rota.sdk.client import Client, Refused
 
@@ -144,6 +146,49 @@ def test_stop_cancels_what_is_left(shared: Manager) -> None:
     assert "endless" in listed.stdout
     shown = shared.rota("sweep", "show", started["id"])
     assert "cancelled" in shown.stdout
+
+
+def _sent(manager: Manager, folder: Path, *words: str) -> forked.Completed:
+    path = f"{Path(sys.executable).parent}:{manager.env['PATH']}"
+    return forked.run(words, env={**manager.env, "PATH": path}, cwd=folder)
+
+
+def test_options_of_a_submission_hold_for_a_sweep_of_a_template(shared: Manager, tmp_path: Path) -> None:
+    before = [each["id"] for each in shared.client.sweeps(all=True)]
+    ask = ("submit", "--template", "sweep", "-p", "trials=3", "-p", "parallel=2")
+
+    tried = _sent(shared, tmp_path, *ask, "--dry-run")
+    refused = [_sent(shared, tmp_path, *ask, *option) for option in (("--held",), ("--array", "0-3"))]
+
+    assert "3 trials, at most 2 at once; the first:" in tried.stdout
+    assert "expected start" in tried.stdout
+    assert [done.returncode for done in refused] == [2, 2]
+    assert [each["id"] for each in shared.client.sweeps(all=True)] == before, "nothing was started"
+
+    (tmp_path / "train.py").write_text("import rota.sdk; rota.sdk.report(loss=1.0, step=1)\n")
+    named = ("--name", "tuned", "--tenant", "vision", "--priority", "-1", "--snapshot", "--env", "A=b")
+    sweep_id = _sent(shared, tmp_path, *ask, *named).stdout.strip()
+    (tmp_path / "train.py").write_text("raise SystemExit(1)\n")
+    found = ended(shared, sweep_id)
+
+    assert (found["name"], found["tenant"], found["states"]["failed"]) == ("tuned", "vision", 0), found["runs"]
+    job = shared.client.job(found["runs"][-1]["job"])
+    assert (job["priority"], job["tenant"], job["spec"]["env"]["A"]) == (-1, "vision", "b")
+    assert job["spec"]["snapshot"]["files"] == 1
+
+
+def test_sweep_runs_the_code_of_its_start(shared: Manager, tmp_path: Path) -> None:
+    script, file = tmp_path / "train.py", tmp_path / "search.yaml"
+    script.write_text("import rota.sdk, time; time.sleep(0.3); rota.sdk.report(loss=1.0, step=1)\n")
+    job: Json = {"run": [sys.executable, "train.py"], "resources": {"gpus": 1}}
+    file.write_text(json.dumps({"parameters": {"x": [1, 2, 3]}, "sampler": "grid", "parallel": 1, "job": job}))
+
+    tried = _sent(shared, tmp_path, "sweep", "search.yaml", "--dry-run")
+    sweep_id = _sent(shared, tmp_path, "sweep", "search.yaml", "--snapshot").stdout.strip()
+    script.unlink()
+
+    assert tried.stdout.startswith("3 trials, at most 1 at once")
+    assert ended(shared, sweep_id)["states"]["completed"] == 3
 
 
 def test_refused_sweep_leaves_nothing(shared: Manager) -> None:

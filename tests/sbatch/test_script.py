@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import forked
 from managers import Manager
+from rota.cli.jobs.batch_script import numbered
 from rota.core.errors import RotaError
 from rota.files.job import job_file
 from rota.files.sbatch.options import FLAGS, HINTS, SHORT, SILENT, UNDERSTOOD
 from rota.files.sbatch.script import BatchScript, is_batch_script, read_batch_script
+from rota.files.sbatch.stand_ins import STAND_INS
 
 Json = dict[str, Any]
 
@@ -58,7 +63,15 @@ def test_a_usual_script(tmp_path: Path) -> None:
         "checkpoint": {"signal": "SIGUSR1", "grace": 120},
         "max_restarts": 0,
         "labels": {"project": "thesis"},
-        "env": {"DATA": "/data", "SLURM_CPUS_PER_TASK": "8"},
+        "env": {
+            "DATA": "/data",
+            "SLURM_CPUS_PER_TASK": "8",
+            "SLURM_CPUS_ON_NODE": "8",
+            "SLURM_NNODES": "2",
+            "SLURM_JOB_NUM_NODES": "2",
+            "SLURM_NTASKS_PER_NODE": "4",
+            "SLURM_MEM_PER_NODE": "16384",
+        },
     }
     assert run[:2] == ["/bin/bash", "-c"]
     assert (script.array, script.held, script.env_from_shell) == ("0-9,12", True, "none")
@@ -125,7 +138,8 @@ def test_what_has_no_effect_is_named_with_its_line(tmp_path: Path) -> None:
         ("train.py", "is not an option"),
         ("--signal=KILL@10", "one of TERM"),
         ("--job-name='x", "No closing quotation"),
-        ("--array=0-9:2", "without a step"),
+        ("--array=0-9:0", "numbers and spans like"),
+        ("--array=a-b", "numbers and spans like"),
         ("-n", "-n has no value"),
     ],
 )
@@ -134,6 +148,49 @@ def test_what_would_become_another_job_is_refused(tmp_path: Path, line: str, mes
         read(tmp_path, "-J first", line)
 
     assert str(refused.value).startswith(f"{tmp_path}/train.sh:3: ")
+
+
+def test_names_are_made_ones_that_jobs_may_have(tmp_path: Path) -> None:
+    script = read(tmp_path, '--job-name="my job/ä"')
+
+    assert script.job["name"] == "my-job-"
+    assert script.notes == (f"{tmp_path}/train.sh:2: --job-name=my job/ä: the job is named my-job-",)
+
+
+def test_a_script_that_is_only_to_be_tested_is_not_submitted(tmp_path: Path) -> None:
+    assert read(tmp_path, "--test-only").dry_run
+    assert not read(tmp_path, "-n 2").dry_run
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("0-15:4", [0, 4, 8, 12]), ("1,3,5-7", [1, 3, 5, 6, 7]), ("2-2:9", [2]), ("0-5:2%2", [0, 2, 4])],
+)
+def test_arrays(tmp_path: Path, text: str, numbers: list[int]) -> None:
+    script = read(tmp_path, f"--array={text}")
+    assert script.array is not None
+
+    jobs = numbered([script.job], script.array, script)
+
+    assert [job["array"] for job in jobs] == numbers
+    assert {job["env"]["SLURM_ARRAY_TASK_COUNT"] for job in jobs} == {str(len(numbers))}
+    assert len({job["env"]["SLURM_ARRAY_JOB_ID"] for job in jobs}) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_stand_ins_end_and_hand_on_the_command(shell: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    for options in ("--version", "--mpi", "-n", "--mpi pmix -n 2 -l --", "--ntasks=2 -N1 --cpu-bind none", "-V --help"):
+        lines = f"{STAND_INS}srun {options}\necho after\nsrun {options} true\nsrun {options} -- echo there\n"
+        done = subprocess.run([program, "-c", lines], capture_output=True, text=True, timeout=20, check=False)
+        assert done.stdout.splitlines()[0] == "after", (options, done.stderr)
+    lines = f'{STAND_INS}scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1; scontrol show hostnames a,b\n'
+    done = subprocess.run(
+        [program, "-c", lines], capture_output=True, text=True, env={"MASTER_ADDR": "10.0.0.7", "PATH": "/bin:/usr/bin"}
+    )
+    assert done.stdout.split() == ["10.0.0.7", "a", "b"]
 
 
 def test_options_end_at_the_first_command_and_other_scripts_are_none(tmp_path: Path) -> None:
@@ -204,3 +261,30 @@ def test_scripts_run(manager: Manager) -> None:
         manager.wait(job, "succeeded")
         assert manager.said(job).strip() == f"member {member} ['x']"
     assert bad.returncode == 2
+
+
+@pytest.mark.slow
+def test_scripts_come_from_the_input_and_without_options(manager: Manager) -> None:
+    text = (
+        "#!/bin/bash\r\n#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=1 --mem=1G\r\n"
+        "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\r\n"
+        "say='echo $MASTER_ADDR $SLURM_NNODES $SLURM_NODEID $SLURM_GPUS_ON_NODE $SLURM_MEM_PER_NODE; srun true'\r\n"
+        'srun bash -c "$say"\r\n'
+    )
+    (manager.folder / "plain.sh").write_text('#!/usr/bin/env -S bash -eu\necho "plain $SLURM_JOB_NAME $1"\n')
+    before = len(list(manager.client.jobs(all=True)))
+
+    tested = forked.run(
+        ("submit",), input="#!/bin/sh\n#SBATCH --test-only\ntrue\n", env=manager.env, cwd=manager.folder
+    )
+    assert "expected start" in tested.stdout
+    assert len(list(manager.client.jobs(all=True))) == before, "nothing was submitted"
+    piped = forked.run(("submit", "-"), input=text, env=manager.env, cwd=manager.folder)
+    plain = manager.rota("submit", "plain.sh", "an argument")
+
+    assert piped.returncode == plain.returncode == 0, (piped.stderr, plain.stderr)
+    job_id = piped.stdout.split()[-1]
+    assert manager.wait(job_id, "succeeded")["name"] == "sbatch"
+    assert [manager.said(job_id, task).strip() for task in (0, 1)] == [f"127.0.0.1 2 {node} 1 1024" for node in (0, 1)]
+    manager.wait(plain.stdout.strip(), "succeeded")
+    assert manager.said(plain.stdout.strip()).strip() == "plain plain.sh an argument"

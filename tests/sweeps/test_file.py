@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.errors import RotaError
-from rota.sweeps.file import sweep_file
+from rota.sweeps.file import read_sweep_file, sweep_file
 from rota.sweeps.log_pattern import compiled, found_in
+from rota.sweeps.rules import refuse_many_marks, rule_of
 from rota.sweeps.samplers import grid_point, sample
 from rota.sweeps.space import ParameterPart
 from rota.sweeps.trial import SweepTrial, TrialState
@@ -160,6 +162,26 @@ def test_any_line_and_pattern_are_dealt_with_quickly(line: str, text: str) -> No
     except ValueError:
         return
     list(found_in([line], pattern))
+
+
+@pytest.mark.attack(
+    "starts a sweep whose trials are judged a billion times",
+    stopped_by="how often a trial is judged is bounded, and marks are never listed beyond that",
+)
+def test_number_of_decisions_is_bounded(tmp_path: Path) -> None:
+    stop = {"rule": "learning-curve", "max_steps": 1 << 40, "every": 1}
+    path = tmp_path / "sweep.yaml"
+    values = {"parameters": {"x": {"uniform": [0, 1]}}, "trials": 8, "job": {"run": "x"}, "early_stop": stop}
+    path.write_text(json.dumps(values))
+
+    with pytest.raises(
+        RotaError, match=r"early_stop.every is 1 of 1099511627776 steps; .* at least 1099511628"
+    ) as refused:
+        read_sweep_file(path)
+
+    assert str(refused.value).count(str(path)) == 1
+    assert len(rule_of(made(early_stop=stop)).marks(0)) <= 1000
+    refuse_many_marks(made(early_stop={**stop, "every": None}))
 
 
 def test_schema_file_and_json_agree() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +77,51 @@ def test_importance_finds_the_parameter_that_matters() -> None:
     assert found["y"] < 0.4
     assert found["kind"] < 0.4
     assert importance(file, trials[:3]) == {"method": None, "by_parameter": {}}
+
+
+@given(seed=st.integers(0, 10**6), count=st.integers(20, 60))
+def test_importance_finds_a_best_value_within_a_range(seed: int, count: int) -> None:
+    rng = random.Random(seed)
+    file = made(parameters={"lr": {"log": [1e-4, 1.0]}, "noise": {"uniform": [0, 1]}}, trials=count)
+    trials = []
+    for number in range(count):
+        params: dict[str, Any] = {"lr": 10.0 ** rng.uniform(-4, 0), "noise": rng.random()}
+        loss = (math.log10(params["lr"]) + 2) ** 2 + rng.gauss(0, 0.05)
+        state = TrialState.COMPLETED
+        trials.append(SweepTrial(number=number, params=params, state=state, curve=((1, loss),)))
+
+    found = importance(file, trials)["by_parameter"]
+
+    assert found["lr"] > 0.8
+    assert found["lr"] > found["noise"]
+
+
+@given(seed=st.integers(0, 10**6))
+def test_importance_is_not_misled_by_trials_that_were_stopped_early(seed: int) -> None:
+    rng = random.Random(seed)
+    file = made(parameters={"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}}, trials=32)
+    trials = []
+    for number in range(32):
+        params: dict[str, Any] = {"x": number / 32, "y": rng.random()}
+        gone_on = (
+            params["x"] < 0.25
+        )  # promoted: its loss at step 1 was among the best, and at step 9 it is twice as large
+        values = {1: params["x"], 9: 2.0 + params["x"]} if gone_on else {1: params["x"]}
+        state = TrialState.COMPLETED if gone_on else TrialState.STOPPED
+        trials.append(SweepTrial(number=number, params=params, state=state, values=values, curve=tuple(values.items())))
+
+    assert importance(file, trials)["by_parameter"]["x"] > 0.95
+
+
+@pytest.mark.parametrize("values", [[1.0] * 8, [1.0, 2.0] * 4])
+def test_importance_of_what_does_not_vary_is_none(values: list[float]) -> None:
+    file = made(parameters={"x": {"uniform": [0, 9]}, "kind": ["a", "b"]}, trials=8)
+    trials = [
+        SweepTrial(number=at, params={"x": 1.0, "kind": "a"}, state=TrialState.COMPLETED, curve=((1, value),))
+        for at, value in enumerate(values)
+    ]
+
+    assert importance(file, trials)["by_parameter"] == {"x": 0.0, "kind": 0.0}
 
 
 def test_thinned_curve_keeps_what_matters() -> None:

@@ -6,12 +6,13 @@ import http.client
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from managers import Manager
+from managers import Manager, eventually
 from rota.sdk.client import Client
 from web.browsers import Window, window
 
@@ -85,6 +86,36 @@ def test_a_viewer_looks_and_finds_no_button(chromium: Browser, guarded: Manager)
 
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_label("Token")).to_be_visible()
+
+
+@pytest.mark.attack(
+    "looks for what other tenants use, their budgets, data sets and output on the pages and in the search box",
+    stopped_by="pages and the search box show what is of own tenants",
+)
+def test_usage_budgets_data_and_output_of_other_tenants_are_not_shown(
+    chromium: Browser, guarded: Manager, tmp_path: Path
+) -> None:
+    _, secret = token(guarded, "viewer", "robotics")
+    guarded.client.put_budget("their-budget", {"tenant": "nlp", "gpu_hours": 5})
+    guarded.client.put_data_set("their-texts", {"path": str(tmp_path), "tenants": ["nlp"]})
+    spoken = guarded.submit("echo nobody-elses-words", name="speaks", tenant="nlp")
+    guarded.wait(spoken, "succeeded")
+    eventually(lambda: list(guarded.client.search("nobody-elses-words")))
+    desk = window(chromium, guarded)
+    log_in(desk, secret)
+    page = desk.page
+
+    for path in ("/usage?tenant=nlp&by=tenant", "/usage?by=tenant&span=year", "/data-sets", "/home"):
+        desk.go(path)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        for theirs in ("nlp", "their-budget", "their-texts"):
+            assert page.get_by_role("main").last.get_by_text(theirs).count() == 0, (path, theirs)
+    for text in ("their", "nobody-elses-words", "speaks"):
+        page.keyboard.press("Control+k")
+        page.get_by_role("combobox", name=re.compile("^Search")).fill(text)
+        expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("Nothing found.")
+        page.keyboard.press("Escape")
+    assert desk.errors == []
 
 
 @pytest.mark.attack(

@@ -22,6 +22,8 @@ PAGES = {
     "train-9999": "/jobs/10000",
     "Cluster": "/cluster",
     "Tenants": "/tenants",
+    "Usage": "/usage",
+    "Data sets": "/data-sets",
     "What-if": "/what-if",
     "Truth": "/truth",
     "Submit": "/submit",

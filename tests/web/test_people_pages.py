@@ -16,6 +16,7 @@ from managers import Manager, eventually
 from web.browsers import Window, window
 
 pytestmark = pytest.mark.slow
+Json = dict[str, Any]
 TRAIN = """
 import sys, time
 import rota.sdk
@@ -37,7 +38,11 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
         made.client.submit({"name": name, "run": [sys.executable, str(script), scale], "resources": {"gpus": gpus}})[0]
         for name, scale, gpus in (("gentle", "1", 1), ("steep", "5", 2))
     )
-    broken = made.submit("exit 3", name="broken")
+    broken = made.submit("echo gentle-words-of-output; exit 3", name="broken")
+    texts = tmp_path_factory.mktemp("texts")
+    made.client.put_data_set("corpus", {"path": str(texts), "about": "texts"})
+    made.client.put_budget("thesis", {"tenant": "vision", "gpu_hours": 5})
+    made.client.set_prices({"gpu": 2.0}, currency="EUR")
     values: dict[str, Any] = {
         "name": "grid",
         "parameters": {"x": {"uniform": [0.1, 0.9], "points": 6}, "kind": ["a"]},
@@ -84,6 +89,40 @@ def test_home_says_what_needs_the_visitor(desk: Window, manager: Manager) -> Non
     manager.client.act(job_id(manager, "held-back"), "release")
     desk.go("/home")
     expect(section(page, "Needs me").get_by_role("link")).to_have_count(1)
+
+
+def test_usage_is_that_of_the_accounts(desk: Window, manager: Manager) -> None:
+    page = desk.go("/usage")
+    used = {row["user"]: row["gpu_hours"] for row in manager.client.usage("user")["rows"]}
+
+    def shown(table: str, row: str, column: int) -> str:
+        cells = page.get_by_role("table", name=table).locator("tbody tr").filter(has_text=row).locator("td")
+        return str(cells.nth(column).inner_text())
+
+    eventually(lambda: float(shown("Usage", "local", 1)) >= round(used["local"], 3) - 0.001)
+    assert float(shown("Usage", "local", 1)) < used["local"] + 0.5
+    expect(page.get_by_role("table", name="Budgets").locator("tbody tr")).to_contain_text("0.00 of 5.00 GPU hours")
+    assert 0 < float(shown("Fair shares", "local", 6)) <= 1
+    expect(page.get_by_role("img", name="GPU hours over time").locator("svg")).to_contain_text("local")
+
+    page.get_by_role("combobox", name="Groups").click()
+    page.get_by_role("option", name="By tenant").click()
+    page.wait_for_url("**/usage?span=month&by=tenant")
+    page.get_by_role("textbox", name="Only this tenant").fill("vision")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/usage?span=month&by=tenant&tenant=vision")
+    desk.go(page.url.removeprefix(manager.client.url))
+    rows = page.get_by_role("table", name="Usage").locator("tbody tr")
+    assert [row for row in rows.all_inner_texts() if not row.startswith("vision")] == []
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    assert download.value.path().read_text().splitlines()[0] in (
+        "day,tenant,gpu_hours,cost,energy_kwh,jobs",
+        "gpu_hours",
+    )
+    desk.go("/usage?span=nonsense&by=<b>&user=nobody")
+    expect(page.get_by_text("Nothing was used in this time.")).to_be_visible()
+    assert desk.errors == []
 
 
 def test_a_sweep_is_drawn_and_its_best_trials_compared(desk: Window, manager: Manager) -> None:
@@ -183,6 +222,21 @@ def test_everything_is_found_by_keyboard(desk: Window, manager: Manager) -> None
     expect(options.filter(has_text="grid-")).to_have_count(6)
     page.keyboard.press("ArrowUp")
     expect(options.last).to_have_attribute("aria-selected", "true")
+    for text, kind, title in (
+        ("gentle-words-of-output", "job", "broken"),
+        ("ddp", "template", "pytorch-ddp"),
+        ("corp", "data set", "corpus"),
+        ("thes", "budget", "thesis"),
+        ("compare", "page", "Compare"),
+    ):
+        field.fill(text)
+        expect(options.filter(has_text=title).filter(has_text=kind)).to_have_count(1)
+    field.fill("corp")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/data-sets")
+    expect(page.get_by_role("table", name="Data sets").locator("tbody tr")).to_contain_text("ROTA_DATA_CORPUS")
+    page.keyboard.press("/")
+    expect(field).to_be_focused()
     page.keyboard.press("Escape")
     expect(field).to_be_hidden()
     page.get_by_role("button", name="Search").click()
@@ -201,7 +255,10 @@ def test_everything_is_found_by_keyboard(desk: Window, manager: Manager) -> None
 
 def test_the_pages_fit_a_phone(chromium: Browser, manager: Manager) -> None:
     desk = window(chromium, manager, phone=True, scheme="dark")
-    for path in ("/home", "/sweeps", "/sweeps/s1", f"/compare?jobs={job_id(manager, 'steep')}", "/timeline"):
+    for path in (
+        *("/home", "/sweeps", "/sweeps/s1", f"/compare?jobs={job_id(manager, 'steep')}", "/timeline"),
+        *("/usage", "/data-sets"),
+    ):
         page = desk.go(path)
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
@@ -222,3 +279,15 @@ def test_reservations_stand_below_the_timeline(desk: Window, manager: Manager) -
     finally:
         manager.client.cancel_reservation("course")
     expect(desk.go("/timeline").get_by_test_id("reservations")).to_be_hidden()
+
+
+def test_trials_that_fail_need_the_visitor_once(desk: Window, manager: Manager) -> None:
+    job = {"run": "exit 1", "resources": {"gpus": 0}}
+    values: Json = {"name": "doomed", "parameters": {"x": {"uniform": [0, 1]}}, "trials": 3, "job": job}
+    sweep = manager.client.start_sweep(values)["id"]
+    eventually(lambda: manager.client.sweep(sweep)["state"] != "running")
+
+    concerns = section(desk.go("/home"), "Needs me").get_by_role("link")
+
+    expect(concerns.filter(has_text="doomed")).to_have_count(1)
+    expect(concerns.filter(has_text="doomed")).to_contain_text("3 trials of 3 failed")

@@ -113,7 +113,7 @@ def test_a_user_walks_from_the_login_to_the_usage(chromium: Browser, server: Ser
     expect(page.get_by_role("img", name="Metrics reported by the job, by step").locator("svg")).to_be_visible()
 
     desk.go("/home")
-    expect(page.get_by_role("link", name=re.compile("first-training"))).to_contain_text(re.compile(r"step \d+"))
+    expect(page.get_by_role("link", name=re.compile("running first-training"))).to_contain_text(re.compile(r"step \d+"))
     desk.go("/timeline?span=60")
     expect(page.get_by_role("table", name="Jobs in this window").locator("tbody tr")).to_contain_text("first-training")
     page.keyboard.press("Control+k")
@@ -151,4 +151,11 @@ def test_a_user_walks_from_the_login_to_the_usage(chromium: Browser, server: Ser
     used = ada.usage("user")["rows"]
     assert [row["user"] for row in used] == ["ada"]
     assert used[0]["gpu_hours"] > 0
+    desk.go("/usage")
+    row = page.get_by_role("table", name="Usage").locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row.locator("td").first).to_have_text("ada")
+    expect(row.locator("td").nth(4)).to_have_text("7")
+    desk.go("/data-sets")
+    expect(page.get_by_role("table", name="Data sets")).to_contain_text("texts")
     assert desk.errors == []

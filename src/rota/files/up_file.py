@@ -312,6 +312,9 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
         given["containers"] = containers.model_copy(
             update={"images": tuple(beside / each for each in containers.images)}
         )
+    notifications = given.get("notifications")
+    if isinstance(notifications, NotificationsPart):
+        given["notifications"] = notifications.seen_from(beside)
     accounts = given.get("accounts")
     if isinstance(accounts, str) and accounts not in ("names", "tokens"):
         given["accounts"] = str(beside / accounts)

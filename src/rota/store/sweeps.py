@@ -35,9 +35,13 @@ class SweepRecords:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def page(self, *, tenants: Sequence[str] | None, live_only: bool, limit: int) -> list[Row[Any]]:
+    def page(
+        self, *, tenants: Sequence[str] | None, live_only: bool, limit: int, owner: str | None = None
+    ) -> list[Row[Any]]:
         """Return sweeps, newest first."""
         wanted = select(sweeps).order_by(sweeps.c.seq.desc()).limit(limit)
+        if owner is not None:
+            wanted = wanted.where(sweeps.c.owner == owner)
         if tenants is not None:
             wanted = wanted.where(sweeps.c.tenant.in_(list(tenants)))
         if live_only:
@@ -55,6 +59,12 @@ class SweepRecords:
         wanted = select(trials).where(trials.c.sweep_id == sweep_id).order_by(trials.c.number)
         with self._engine.connect() as connection:
             return list(connection.execute(wanted).all())
+
+    def of_jobs(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return the sweeps of those jobs that are trials, by job."""
+        wanted = select(trials.c.job_id, trials.c.sweep_id).where(trials.c.job_id.in_(list(job_ids)))
+        with self._engine.connect() as connection:
+            return {row.job_id: row.sweep_id for row in connection.execute(wanted)}
 
     def live(self) -> list[Row[Any]]:
         """Return the sweeps that have not ended, oldest first."""

@@ -215,5 +215,10 @@ def read_sweep_file(path: Path) -> Json:
     document = read_document(path)
     if not isinstance(document, dict):
         raise RotaError(f"{path}: not a sweep file; it needs parameters and a job")
-    sweep_file(document, path)
+    from rota.sweeps.rules import refuse_many_marks
+
+    try:
+        refuse_many_marks(sweep_file(document, path))
+    except RotaError as error:
+        raise RotaError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
     return document

@@ -21,11 +21,13 @@ NAVIGATION = (
     ("/timeline", "Timeline", "view_timeline"),
     ("/network", "Network", "hub"),
     ("/tenants", "Tenants", "groups"),
+    ("/usage", "Usage", "bar_chart"),
     ("/alerts", "Alerts", "notifications"),
     ("/what-if", "What-if", "alt_route"),
     ("/truth", "Truth", "fact_check"),
     ("/submit", "Submit", "add_circle"),
     ("/templates", "Templates", "dashboard_customize"),
+    ("/data-sets", "Data sets", "folder_open"),
     ("/audit-log", "Audit log", "history"),
 )
 THEMES = {"light": False, "dark": True}
@@ -49,7 +51,8 @@ def frame(context: PageContext, path: str) -> Iterator[None]:
                 html.span().classes("brand-mark").props("aria-hidden=true")
                 html.span("Rota")
             pages = shown_pages(context)
-            Palette(lambda text: search(context, text, [(target, name) for target, name, _ in pages]))
+            named = [*((target, name) for target, name, _ in pages), ("/compare", "Compare")]
+            Palette(lambda text: search(context, text, named))
             with html.nav().props('aria-label="Pages"'):
                 for target, name, icon in pages:
                     _link(target, name, icon, current=_is_current(target, path))
@@ -63,8 +66,10 @@ def shown_pages(context: PageContext) -> list[tuple[str, str, str]]:
     hidden = {
         "/network": context.service.scheduling.network is None,
         "/sweeps": context.service.sweeps is None,
+        "/usage": context.service.accounts is None,
         "/alerts": context.service.alerts is None,
         "/submit": not context.may_submit,
+        "/data-sets": context.service.snapshots is None,
         "/templates": not context.may_submit or context.service.templates is None,
         "/what-if": not context.may_study,
         "/audit-log": not context.is_admin,

@@ -24,8 +24,8 @@ from rota.web.login_requests import LOGIN_PATHS, LoginRequests
 from rota.web.sessions import COOKIE, SECURE_COOKIE, Sessions, Visitor
 
 PAGES = (
-    *("/", "/home", "/jobs", "/compare", "/sweeps", "/cluster", "/timeline", "/network", "/tenants", "/alerts"),
-    *("/what-if", "/truth", "/submit", "/templates", "/audit-log"),
+    *("/", "/home", "/jobs", "/compare", "/sweeps", "/cluster", "/timeline", "/network", "/tenants", "/usage"),
+    *("/alerts", "/what-if", "/truth", "/submit", "/templates", "/data-sets", "/audit-log"),
 )
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
 HEADERS = {

@@ -27,6 +27,7 @@ from rota.web.pages import (
     audit,
     cluster,
     compare,
+    data_sets,
     home,
     job,
     jobs,
@@ -43,6 +44,7 @@ from rota.web.parts.files import add_file_route
 from rota.web.parts.terminal import add_session_route
 from rota.web.sweeps import listing as sweeps
 from rota.web.sweeps import page as sweep
+from rota.web.usage import page as usage
 
 BUILD_TIMEOUT_S = 20.0
 """How long building a page may take on a busy machine."""
@@ -60,11 +62,13 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/timeline", "Timeline", timeline.build),
     ("/network", "Network", network.build),
     ("/tenants", "Tenants", tenants.build),
+    ("/usage", "Usage", usage.build),
     ("/alerts", "Alerts", alerts.build),
     ("/what-if", "What-if", whatif.build),
     ("/truth", "Truth", truth.build),
     ("/submit", "Submit", submit.build),
     ("/templates", "Templates", templates.build),
+    ("/data-sets", "Data sets", data_sets.build),
     ("/audit-log", "Audit log", audit.build),
 )
 

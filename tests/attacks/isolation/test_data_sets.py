@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.sdk.client import Refused
+from rota.sdk.snapshot import pack
 from strangers import Shared
 
 pytestmark = pytest.mark.slow
@@ -66,3 +67,17 @@ def test_data_sets_are_for_their_tenants_and_added_by_admins(shared: Shared, fol
     for path in (str(shared.manager.home), str(shared.manager.home / "runs"), "relative", "/none", "/"):
         with pytest.raises(Refused, match="data set wrong: "):
             shared.manager.client.put_data_set("wrong", {"path": path})
+
+
+def test_code_is_unpacked_by_a_user_who_can_not_read_the_interpreter(shared: Shared, folder: Path) -> None:
+    code = folder / "code"
+    code.mkdir()
+    (code / "run.sh").write_text("#!/bin/sh\nid -un\n")
+    (code / "run.sh").chmod(0o755)
+    with pack(code) as snapshot:
+        shared.attacker.client.send_snapshot(snapshot)
+        described = snapshot.described()
+
+    said = shared.run("./run.sh; stat -c %U run.sh", snapshot=described)
+
+    assert said.split() == [shared.attacker.name] * 2

@@ -79,7 +79,7 @@ def usage(
         raise RotaError(f"--save {save}: the name must end in .parquet or .csv")
     found = Client(server).usage(by, since=since, until=until, tenant=tenant, user=user, project=project)
     if save is not None:
-        _save(found["rows"], save)
+        _save(found["rows"], found["by"], save)
         echo(f"{len(found['rows'])} rows written to {save}", err=True)
         return
     cost = Column(key="cost", title=f"cost {found['currency']}".rstrip(), right=True, show=_number)
@@ -98,10 +98,13 @@ def _month_after(month: str) -> str:
     return f"{int(year) + 1}-01" if number == "12" else f"{year}-{int(number) + 1:02}"
 
 
-def _save(rows: list[Json], path: Path) -> None:
+def _save(rows: list[Json], by: list[str], path: Path) -> None:
+    """Write rows to a file, with the same columns and types whatever there is in them: files of months fit together."""
     import polars
 
-    frame = polars.DataFrame(rows, infer_schema_length=None)
+    number, text = polars.Float64(), polars.String()
+    sums = {"gpu_hours": number, "cost": number, "energy_kwh": number, "jobs": polars.Int64()}
+    frame = polars.DataFrame(rows, schema={**dict.fromkeys(by, text), **sums})
     try:
         frame.write_parquet(path) if path.suffix == ".parquet" else frame.write_csv(path)
     except OSError as error:

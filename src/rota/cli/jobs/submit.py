@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli.completion import data_set_names, job_events, job_ids, template_names
-from rota.cli.jobs.batch_script import batch_script_of, how_sent
+from rota.cli.jobs.batch_script import batch_script_of, how_sent, numbered
+from rota.cli.jobs.sending import pack_code, pass_on, send_sweep, try_out
 from rota.cli.manager.connect import SLURM, ServerOption, SlurmOption, TenantOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _FILE_ENDINGS = frozenset({".yaml", ".yml", ".json"})
-_SPAN = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
-MOST_MEMBERS = 10_000
-"""Members of an array that are sent at all; a manager takes 1,000 at once unless its settings say otherwise."""
 _JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
 """How errors name a submitted job file."""
 
@@ -123,18 +121,17 @@ def submit(
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    files, jobs, script = _asked(what or [], template, param or [], tenant, server)
+    files, jobs, script, sweep = _asked(what or [], template, param or [], tenant, server)
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
     own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
     own |= {"volumes": volume, "data": data, "preemptible": preemptible or None, "notify": notify and notify.split(",")}
     with _files_named(files):
         _complete(jobs, own, needs, checkpoint, (env or [], secret or []), no_image=no_image)
-        if dry_run:
-            return _try_out(jobs, server)
-        if snapshot:
-            _pack(jobs, server)
-        return _send(jobs, server=server, **how_sent(script, array, env_from_shell, held=held, wait=wait))
+        sent = how_sent(script, array, env_from_shell, held=held, wait=wait)
+        if sweep is not None:
+            return send_sweep(sweep, server, snapshot=snapshot, dry_run=dry_run, **sent)
+        return _send(jobs, script, server=server, snapshot=snapshot, dry_run=dry_run, **sent)
 
 
 def _complete(
@@ -155,28 +152,28 @@ def _complete(
 
 def _asked(
     what: list[str], template: str | None, params: list[str], tenant: str | None, server: str | None
-) -> tuple[list[Path], list[Json], BatchScript | None]:
-    """The job files that are named, and the jobs of these, of a template, a script of Slurm, or a command."""
+) -> tuple[list[Path], list[Json], BatchScript | None, Json | None]:
+    """The job files that are named, and the jobs of these, of a template, a script of Slurm, or a command.
+
+    If a template stands for a sweep, it is the last; the job of its trials is then the only one.
+    """
     if template is None:
-        if what and not params and (script := batch_script_of(what)) is not None:
-            return [], [script.job], script
+        if not params and (script := batch_script_of(what)) is not None:
+            return [], [script.job], script, None
         if params:
             raise RotaError("-p: it is for --template; give the template, or -- and a command")
         if not what:
             raise RotaError("there is nothing to submit; give job files, -- and a command, or --template NAME")
         files = _files(what)
-        return files, [_from_file(path) for path in files] or [{"run": what}], None
+        return files, [_from_file(path) for path in files] or [{"run": what}], None, None
     if what:
         raise RotaError(f"--template is {template!r} and {what[0]!r} is given; give one of them")
-    from rota.cli.jobs.template import given_parameters, start_sweep
+    from rota.cli.jobs.template import given_parameters
     from rota.sdk.client import Client
 
-    client = Client(server)
-    filled = client.fill_template(template, given_parameters(params), tenant)
-    if filled.get("sweep") is not None:
-        start_sweep(client, filled["sweep"])
-        raise typer.Exit
-    return [], filled["jobs"], None
+    filled = Client(server).fill_template(template, given_parameters(params), tenant)
+    sweep: Json | None = filled.get("sweep")
+    return [], filled["jobs"] if sweep is None else [sweep["job"]], None, sweep
 
 
 def _add_options(job: Json, own: Json, needs: Json, checkpoint: str | None, source: str, *, no_image: bool) -> None:
@@ -214,34 +211,28 @@ def _mapping(job: Json, field: str, source: str) -> Json:
     return found or {}
 
 
-def _pack(jobs: list[Json], server: str | None) -> None:
-    """Replace the working directory of jobs by the code that is in it now; each folder is packed once."""
-    from rota.sdk.client import Client
-    from rota.sdk.snapshot import pack
-
-    client = client_for(server)
-    if os.environ.get(SLURM) or not isinstance(client, Client):
-        raise RotaError("--snapshot: code is kept by a Rota manager of processes; leave it out here")
-    packed: dict[tuple[str, str | None], Json] = {}
-    for job in jobs:
-        folder = str(Path(job.pop("workdir")).absolute())
-        place = (folder, job.get("tenant"))
-        if place not in packed:
-            with pack(Path(folder)) as snapshot:
-                client.send_snapshot(snapshot, job.get("tenant"))
-                packed[place] = snapshot.described()
-        job["snapshot"] = packed[place]
-
-
 def _send(
-    jobs: list[Json], array: str | None, env_from_shell: str, *, held: bool, wait: bool, server: str | None
+    jobs: list[Json],
+    script: BatchScript | None,
+    array: str | None,
+    env_from_shell: str,
+    *,
+    held: bool,
+    wait: bool,
+    snapshot: bool,
+    dry_run: bool,
+    server: str | None,
 ) -> int:
+    if dry_run or (script is not None and script.dry_run):
+        return try_out(jobs, server)
+    if snapshot:
+        pack_code(jobs, server)
     if array is not None:
-        jobs = [{**job, "array": number} for job in jobs for number in _members(array)]
+        jobs = numbered(jobs, array, script)
     if os.environ.get(SLURM):
         return _send_to_slurm(jobs, held=held, wait=wait, server=server)
     client = client_for(server)
-    _pass_on(jobs, env_from_shell, client)
+    pass_on(jobs, env_from_shell, client)
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
         echo(job_id)
@@ -261,40 +252,11 @@ def _send_to_slurm(jobs: list[Json], *, held: bool, wait: bool, server: str | No
     return 0
 
 
-def _pass_on(jobs: list[Json], wanted: str, client: Client | ClusterUser | SlurmUser) -> None:
-    """Give jobs variables of this shell, under their own. A container has its own environment: it gets none."""
-    from rota.sdk.client import Client
-    from rota.sdk.shell_env import shell_variables
-
-    passed = shell_variables(wanted, url=client.url)
-    if not passed or not isinstance(client, Client):
-        return
-    for job in jobs:
-        job["env"] = {**passed, **_mapping(job, "env", "job")}
-
-
 def _warn(client: Client | ClusterUser | SlurmUser, job_id: str) -> None:
     """Print a note if the job can never start here."""
     reason = client.job(job_id)["reason"]
     if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):
         echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
-
-
-def _try_out(jobs: list[Json], server: str | None) -> int:
-    from rota.cli.jobs.show import expectation
-
-    if len(jobs) > 1:
-        raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
-    answer = client_for(server).try_out(jobs[0])
-    expected = answer["expected"]
-    if expected is None:
-        echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
-    else:
-        for line in expectation(expected):
-            echo(line)
-        if answer.get("reason"):
-            echo(f"as things are, it {answer['reason']['sentence']}")
-    return 0
 
 
 def _files(what: list[str]) -> list[Path]:
@@ -347,21 +309,3 @@ def _set_env(job: Json, env: list[str], secret: list[str], source: str) -> None:
             if not equals:
                 raise RotaError(f"--{'secret' if hide else 'env'} is {key!r}; write it as NAME=VALUE")
             job["env"] = {**_mapping(job, "env", source), key: {"secret": value} if hide else value}
-
-
-def _members(text: str) -> list[int]:
-    """The numbers in `0-9` or `1,3,5-7`."""
-    found: dict[int, None] = {}
-    for part in text.split(","):
-        span = _SPAN.fullmatch(part.strip())
-        first, last = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
-        if first > last:
-            raise RotaError(f"--array is {text!r}; write it like 0-9 or 1,3,5-7")
-        count = len(found) + last - first + 1
-        if count > MOST_MEMBERS:
-            raise RotaError(
-                f"--array is {text[:60]!r}, which is {count} jobs; a manager takes 1000 at once unless its "
-                f"limits.jobs_at_once is another number, and never more than {MOST_MEMBERS}; submit them in parts"
-            )
-        found.update(dict.fromkeys(range(first, last + 1)))
-    return list(found)

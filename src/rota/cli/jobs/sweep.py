@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,13 +10,13 @@ from typer.core import TyperGroup
 
 from rota.cli import human
 from rota.cli.completion import sweep_ids, tenant_names
-from rota.cli.manager.connect import FAILED, INTERRUPTED, ServerOption, TenantOption
+from rota.cli.jobs.sending import best_value, send_sweep, trial_counts
+from rota.cli.manager.connect import ServerOption, TenantOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 Json = dict[str, Any]
-POLL_S = 1.0
 
 
 class _FileFirst(TyperGroup):
@@ -38,20 +36,12 @@ app = typer.Typer(
 )
 
 
-def _best(value: Json | None) -> str:
-    return "-" if value is None else f"{value['value']:.6g}"
-
-
-def _done(states: Json | None) -> str:
-    return ", ".join(f"{count} {name}" for name, count in (states or {}).items() if count) or "-"
-
-
 COLUMNS = (
     *(Column(key=key) for key in ("id", "name", "tenant", "owner", "state", "sampler", "rule")),
     Column(key="begun", title="begun", right=True),
     Column(key="trials", right=True),
-    Column(key="states", title="trials now", show=_done),
-    Column(key="best", show=_best, right=True),
+    Column(key="states", title="trials now", show=trial_counts),
+    Column(key="best", show=best_value, right=True),
 )
 TRIALS = (
     Column(key="trial", right=True),
@@ -76,6 +66,10 @@ def start(
     parallel: Annotated[int | None, typer.Option(help="Trials that run or wait at once.", min=1)] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed draws other parameters.", min=0)] = None,
     tenant: TenantOption = None,
+    snapshot: Annotated[
+        bool, typer.Option("--snapshot", help="Pack the code now: all trials run that, whatever changes meanwhile.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Start nothing; print when a trial would start.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
 ) -> int:
@@ -86,41 +80,16 @@ def start(
       rota sweep search.yaml
 
       rota sweep search.yaml --trials 100 --parallel 8 --wait
+
+      rota sweep search.yaml --snapshot
     """
-    from rota.sdk.client import Client
-    from rota.sdk.shell_env import shell_variables
     from rota.sweeps.file import read_sweep_file
 
     values = read_sweep_file(file)
     given = {"trials": trials, "parallel": parallel, "seed": seed, "tenant": tenant}
     values.update({name: value for name, value in given.items() if value is not None})
     values.setdefault("name", file.stem)
-    values["job"].setdefault("workdir", os.getcwd())
-    client = Client(server)
-    if values["job"].get("image") is None:
-        values["job"]["env"] = {**shell_variables("default", url=client.url), **(values["job"].get("env") or {})}
-    sweep_id = client.start_sweep(values)["id"]
-    echo(sweep_id)
-    return _follow(client, sweep_id) if wait else 0
-
-
-def _follow(client: Any, sweep_id: str) -> int:
-    """Report what changes until the sweep has ended; its outcome as a status. Ctrl-C only stops that."""
-    before = ""
-    try:
-        while True:
-            sweep = client.sweep(sweep_id)
-            line = f"{_done(sweep['states'])}; best {_best(sweep['best'])}"
-            if line != before:
-                echo(line, err=True)
-            if sweep["state"] != "running":
-                echo(f"sweep {sweep_id} {sweep['state']}: {sweep['why']}", err=True)
-                return 0 if sweep["state"] == "finished" and sweep["best"] is not None else FAILED
-            before = line
-            time.sleep(POLL_S)
-    except KeyboardInterrupt:
-        echo(f"sweep {sweep_id} goes on; look with `rota sweep show {sweep_id}`", err=True)
-        return INTERRUPTED
+    return send_sweep(values, server, snapshot=snapshot, dry_run=dry_run, wait=wait)
 
 
 @app.command("list")
@@ -168,10 +137,10 @@ def show(
     if output is OutputFormat.TABLE:
         words = f"{found['state']}: {found['why']}" if found["why"] else found["state"]
         echo(f"{found['id']} {found['name']}: {words}", err=True)
-        echo(f"{_done(found['states'])}; device time {human.duration(found['device_s'])}", err=True)
+        echo(f"{trial_counts(found['states'])}; device time {human.duration(found['device_s'])}", err=True)
         if found["best"] is not None:
             best = found["best"]
-            echo(f"best {found['metric']} {_best(best)}: trial {best['trial']} at step {best['step']}", err=True)
+            echo(f"best {found['metric']} {best_value(best)}: trial {best['trial']} at step {best['step']}", err=True)
         matters = sorted(found["importance"]["by_parameter"].items(), key=lambda pair: -pair[1])
         if matters:
             echo(f"importance: {', '.join(f'{name} {value:.2f}' for name, value in matters)}", err=True)

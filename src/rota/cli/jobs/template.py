@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +13,6 @@ from rota.cli.manager.connect import ServerOption, TenantOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
-
-if TYPE_CHECKING:
-    from rota.sdk.client import Client
 
 Json = dict[str, Any]
 app = typer.Typer(no_args_is_help=True, help="Templates of jobs: `rota submit --template NAME -p lr=0.1` submits one.")
@@ -132,13 +128,3 @@ def given_parameters(pairs: list[str]) -> dict[str, str]:
             raise RotaError(f"-p is {pair!r:.60}; write it as NAME=VALUE")
         found[name] = value
     return found
-
-
-def start_sweep(client: Client, values: Json) -> None:
-    """Start the sweep that a template stands for; print its id."""
-    from rota.sdk.shell_env import shell_variables
-
-    job = values["job"]
-    job.setdefault("workdir", os.getcwd())
-    job["env"] = {**shell_variables("default", url=client.url), **(job.get("env") or {})}
-    echo(client.start_sweep(values)["id"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from rota.core.errors import RotaError
 from rota.files.job_shape import JobFile, Name
@@ -14,7 +15,24 @@ from rota.files.shape import FileModel
 EMAIL = "email"
 """The channel of each user's own address."""
 Address = Annotated[str, Field(pattern=r"^[^\s@,<>]{1,64}@[A-Za-z0-9.-]{1,253}$")]
-Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+([/?][^\s#]*)?$", max_length=2000)]
+
+
+def _address_of_a_server(url: str) -> str:
+    """Return a URL to which a request can be written; raises a `ValueError` for any other."""
+    if not url.isascii():
+        raise ValueError("write the URL in ASCII: names of hosts as xn--..., other characters as %C3%A4")
+    parts = urlsplit(url)
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("the URL names no host, or the port 0")
+    parts.hostname.encode("idna")
+    return url
+
+
+Url = Annotated[
+    str,
+    Field(pattern=r"^https?://[^\s/?#@]+([/?][^\s#]*)?$", max_length=2000),
+    AfterValidator(_address_of_a_server),
+]
 
 
 class SmtpPart(FileModel):
@@ -24,8 +42,20 @@ class SmtpPart(FileModel):
     port: Annotated[int, Field(strict=True, ge=1, le=65535)] = 25
     from_: Annotated[Address, Field(alias="from")]
     starttls: Annotated[bool, Field(strict=True)] = False
+    tls: Annotated[bool, Field(strict=True)] = False
+    """TLS from the first byte, as on port 465."""
+    ca_file: Path | None = None
+    """Certificates that are trusted instead of the machine's."""
     user: str | None = None
     password_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> SmtpPart:
+        if self.tls and self.starttls:
+            raise ValueError("tls and starttls are two ways to the same; give one of them")
+        if self.ca_file is not None and not (self.tls or self.starttls):
+            raise ValueError("ca_file is for tls or starttls; give one of them")
+        return self
 
 
 class ChannelPart(FileModel):
@@ -63,6 +93,14 @@ class NotificationsPart(FileModel):
             if name not in self.channels:
                 raise ValueError(f"budgets: there is no channel {name!r}")
         return self
+
+    def seen_from(self, folder: Path) -> NotificationsPart:
+        """Return it with the names of its files seen from a folder."""
+        if self.smtp is None:
+            return self
+        named = {name: getattr(self.smtp, name) for name in ("password_file", "ca_file")}
+        update = {name: folder / value for name, value in named.items() if value is not None}
+        return self.model_copy(update={"smtp": self.smtp.model_copy(update=update)})
 
     def refuse(self, file: JobFile) -> None:
         """Raise a `RotaError` for a job that asks for messages that can't be sent."""

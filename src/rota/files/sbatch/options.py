@@ -71,9 +71,10 @@ UNDERSTOOD = frozenset(
         "mem",
         "mem-per-cpu",
     }
-    | {"mem-per-gpu", "nodes", "no-requeue", "ntasks", "ntasks-per-node", "requeue", "signal", "time", "wait", "wckey"}
+    | {"mem-per-gpu", "nodes", "no-requeue", "ntasks", "ntasks-per-node", "requeue", "signal", "test-only", "time"}
+    | {"wait", "wckey"}
 )
-SILENT = frozenset({"comment", "parsable", "quiet", "verbose", "ntasks-per-core", "hint", "open-mode", "test-only"})
+SILENT = frozenset({"comment", "parsable", "quiet", "verbose", "ntasks-per-core", "hint", "open-mode"})
 """What changes nothing that matters here."""
 HINTS = {
     "begin": "submit it with --held, and release it then",

@@ -14,6 +14,7 @@ from typing import Any
 
 from rota.core.errors import RotaError
 from rota.files.sbatch.options import HINTS, SILENT, UNDERSTOOD, SbatchOption, options_in
+from rota.files.sbatch.stand_ins import STAND_INS
 
 Json = dict[str, Any]
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
@@ -22,31 +23,6 @@ _MEMORY = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE | re.ASCII)
 _TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,5}))?(?::(\d{1,5}))?", re.ASCII)
 _HOSTS = re.compile(r"([^\[\],]+)\[([0-9,-]+)\]", re.ASCII)
 MOST_HOSTS = 100
-SRUN = """\
-srun() {
-  while [ $# -gt 0 ]; do
-    case "$1" in
-      --) shift; break ;;
-      --*=*) shift ;;
-      --label|--unbuffered|--pty|--overlap|--exact|--exclusive|--verbose|--quiet|--no-kill) shift ;;
-      --oversubscribe|--preserve-env|--kill-on-bad-exit|--multi-prog|--disable-status) shift ;;
-      --*) shift 2 ;;
-      -[lukvQKEOXs]) shift ;;
-      -?) shift 2 ;;
-      -*) shift ;;
-      *) break ;;
-    esac
-  done
-  "$@"
-}
-"""
-"""A stand-in for `srun`: it drops the options, and runs the command in this task."""
-VARIABLES = """\
-export SLURM_JOB_ID="$ROTA_JOB_ID" SLURM_JOBID="$ROTA_JOB_ID" SLURM_JOB_NAME="$ROTA_JOB_NAME"
-export SLURM_NTASKS="$ROTA_TASKS" SLURM_NPROCS="$ROTA_TASKS" SLURM_PROCID="$ROTA_RANK" SLURM_NODENAME="$ROTA_NODE"
-export SLURMD_NODENAME="$ROTA_NODE" SLURM_JOB_ACCOUNT="$ROTA_TENANT" SLURM_SUBMIT_DIR="$PWD"
-[ -z "${ROTA_ARRAY_INDEX+x}" ] || export SLURM_ARRAY_TASK_ID="$ROTA_ARRAY_INDEX"
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +33,8 @@ class BatchScript:
     array: str | None = None
     held: bool = False
     wait: bool = False
+    dry_run: bool = False
+    """Whether nothing is to be submitted, as with `--test-only`."""
     env_from_shell: str | None = None
     """What of the shell's variables is passed on; None: as usual."""
     notes: tuple[str, ...] = ()
@@ -90,12 +68,22 @@ class _Asked:
 
 def is_batch_script(path: Path) -> bool:
     """Whether a file is a script with `#SBATCH` lines."""
+    head = _head(path)
+    return head.startswith("#!") and re.search(r"^#SBATCH\b", head, re.MULTILINE) is not None
+
+
+def is_plain_script(path: Path) -> bool:
+    """Whether a file is a shell or Python script; `sbatch` takes those without options too."""
+    program = Path((_interpreter(_head(path)) or [""])[0]).name
+    return program in _SHELLS or program.startswith("python")
+
+
+def _head(path: Path) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            head = file.read(1 << 16)
+            return file.read(1 << 16)
     except OSError:
-        return False
-    return head.startswith("#!") and re.search(r"^#SBATCH\b", head, re.MULTILINE) is not None
+        return ""
 
 
 def read_batch_script(path: Path, arguments: list[str]) -> BatchScript:
@@ -104,6 +92,12 @@ def read_batch_script(path: Path, arguments: list[str]) -> BatchScript:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RotaError(f"{path}: it can't be read: {error}") from error
+    return batch_script(text, path, arguments)
+
+
+def batch_script(text: str, path: Path, arguments: list[str]) -> BatchScript:
+    """Return the script of a text; `path` is how errors name it."""
+    text = text.replace("\r\n", "\n")
     asked = _Asked(path)
     for option in options_in(text, path):
         if option.name in UNDERSTOOD:
@@ -120,13 +114,14 @@ def read_batch_script(path: Path, arguments: list[str]) -> BatchScript:
         array=_array(asked),
         held="hold" in asked.by_name,
         wait="wait" in asked.by_name,
+        dry_run="test-only" in asked.by_name,
         env_from_shell=None if export is None else _passed_on(export),
         notes=tuple(asked.notes),
     )
 
 
 def _job(asked: _Asked) -> Json:
-    job: Json = {"name": asked.text("job-name") or re.sub(r"[^A-Za-z0-9._-]+", "-", asked.path.name).lstrip("._-")}
+    job: Json = {"name": _name(asked)}
     nodes, per_node = _nodes(asked), asked.count("ntasks-per-node")
     tasks = asked.count("ntasks") or (nodes or 1) * (per_node or 1)
     on_a_node = per_node or math.ceil(tasks / (nodes or 1))
@@ -148,6 +143,16 @@ def _job(asked: _Asked) -> Json:
         "labels": None if asked.text("wckey") is None else {"project": asked.text("wckey")},
     }
     return {**job, **{name: value for name, value in given.items() if value is not None}}
+
+
+def _name(asked: _Asked) -> str:
+    """The job's name: that of the script by default, and of characters that a name may have."""
+    given = asked.text("job-name") or asked.path.name
+    found = re.sub(r"[^A-Za-z0-9._-]+", "-", given).lstrip("._-")[:128] or "sbatch"
+    if found != given and "job-name" in asked.by_name:
+        line = asked.by_name["job-name"].line
+        asked.notes.append(f"{asked.path}:{line}: --job-name={given[:60]}: the job is named {found}")
+    return found
 
 
 def _nodes(asked: _Asked) -> int | None:
@@ -288,8 +293,8 @@ def _array(asked: _Asked) -> str | None:
     if text is None:
         return None
     spans, percent, _ = text.partition("%")
-    if ":" in spans:
-        raise asked.wrong("array", "numbers and spans like 0-9 or 1,3,5-7, without a step")
+    if not re.fullmatch(r"\d+(-\d+(:[1-9]\d*)?)?(,\d+(-\d+(:[1-9]\d*)?)?)*", spans, re.ASCII):
+        raise asked.wrong("array", "numbers and spans like 0-9, 1,3,5-7 or 0-15:4")
     if percent:
         asked.notes.append(
             f"{asked.path}: --array={text}: the limit of jobs at once has no effect; quotas limit tenants"
@@ -309,16 +314,32 @@ def _environment(asked: _Asked, job: Json) -> None:
     cpus = (job.get("resources") or {}).get("cpus")
     env = {name: value for name, _, value in pairs}
     if cpus:
-        env["SLURM_CPUS_PER_TASK"] = str(cpus)
-    if env:
-        job["env"] = env
+        env |= {"SLURM_CPUS_PER_TASK": str(cpus), "SLURM_CPUS_ON_NODE": str(cpus)}
+    nodes, tasks = _nodes_of(asked), job.get("workers", 1)
+    env |= {"SLURM_NNODES": str(nodes), "SLURM_JOB_NUM_NODES": str(nodes)}
+    env["SLURM_NTASKS_PER_NODE"] = str(math.ceil(tasks / nodes))
+    if memory := (job.get("resources") or {}).get("memory"):
+        env["SLURM_MEM_PER_NODE"] = str(memory >> 20)
+    job["env"] = env
+
+
+def _nodes_of(asked: _Asked) -> int:
+    """The number of nodes that the script asks for, which is what it expects to find in its variables."""
+    return int((asked.text("nodes") or "1").partition("-")[0])
+
+
+def _interpreter(text: str) -> list[str]:
+    """The words of the first line that name the interpreter; none if it names none."""
+    first = text.partition("\n")[0]
+    words = first.removeprefix("#!").split() if first.startswith("#!") else []
+    if words and Path(words[0]).name == "env":
+        words = words[2:] if words[1:2] == ["-S"] else words[1:]
+    return words
 
 
 def _command(path: Path, text: str, arguments: list[str], is_spread: bool, asked: _Asked) -> list[str]:
     """Return the command of each task: the script's interpreter with its text, as Slurm keeps a copy of a script."""
-    words = text.splitlines()[0].removeprefix("#!").split()
-    if words and Path(words[0]).name == "env":
-        words = words[1:]
+    words = _interpreter(text)
     program = Path(words[0]).name if words else ""
     if program in _SHELLS:
         if is_spread:
@@ -326,7 +347,7 @@ def _command(path: Path, text: str, arguments: list[str], is_spread: bool, asked
                 f"{path}: the script runs in each task, and `srun` there runs its command; "
                 "Slurm runs the script once, and `srun` in all tasks"
             )
-        return [*words, "-c", f"{VARIABLES}{SRUN}{text}", path.name, *arguments]
+        return [*words, "-c", f"{STAND_INS}{text}", path.name, *arguments]
     if program.startswith("python"):
         return [*words, "-c", text, *arguments]
     raise RotaError(f"{path}: it is run by {program[:40] or 'nothing'!r}; only shell and Python scripts are read")

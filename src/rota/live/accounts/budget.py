@@ -97,7 +97,8 @@ class UsageBudget:
         scope = f"tenant {self.tenant}" + (f", user {self.user}" if self.user else "")
         scope += f", project {self.project}" if self.project else ""
         span = "in all" if self.period is Period.TOTAL else f"this {self.period.value}"
-        return f"budget {self.name} of {scope}: {used:.2f} of {self.limit:g} {unit} used {span}"
+        amount = f"{used:.2f}" if used >= 1 else f"{used:.3g}"
+        return f"budget {self.name} of {scope}: {amount} of {self.limit:g} {unit} used {span}"
 
     def encode(self) -> dict[str, Any]:
         """Return it as JSON values."""

@@ -63,6 +63,8 @@ class BudgetKeeper:
         """By budget: when its period began, and the parts of it of which was told."""
         self._reached: dict[str, str] = {}
         """Used-up budgets that hold jobs, with the reason."""
+        self._worded: dict[str, UsageBudget] = {}
+        """What these budgets were when the reason was written."""
         self._holds = {JobId(job_id): budget for job_id, (budget, _) in records.holds.all().items()}
         self._uses: dict[str, BudgetUse] = {}
         self._wake = asyncio.Event()
@@ -143,7 +145,9 @@ class BudgetKeeper:
                 if live is not None and record is not None and (name := self._holder(live, record.owner)) is not None:
                     if entry.done is not None:
                         raise Conflict(f"job {event.job_id} can't be released: {self._reached[name]}")
-                    continue
+                    self._note_hold(event.job_id, name, entry)  # as of a promoted trial: the budget lets it go on
+                    record.message = self._reached[name]
+                    event = JobHeld(event.job_id)
             events.append(event)
         entry.events[:] = events
 
@@ -244,7 +248,9 @@ class BudgetKeeper:
             self._tell(budget, used, begins_s, prices.currency, entry)
         for name in [name for name in self._uses if name not in self._budgets]:
             del self._uses[name]
-        self._reached = {name: self._reached.get(name, why) for name, why in reached.items()}
+        same = {name for name in reached if self._worded.get(name) == self._budgets[name]}
+        self._reached = {name: self._reached[name] if name in same else why for name, why in reached.items()}
+        self._worded = {name: self._budgets[name] for name in reached}
         self._act(entry)
         if entry.events or entry.holds or entry.settings:
             self._control.happened(entry)
@@ -288,8 +294,10 @@ class BudgetKeeper:
         """Hold a job, or stop and hold it; nothing if it is there."""
         job_id = live.job.id
         if live.state is JobState.HELD:
-            return
-        if live.state is JobState.WAITING and not live.is_leaving:
+            if job_id not in self._holds or self._control.kept[job_id].message == self._reached[name]:
+                return
+            entry.events.append(JobHeld(job_id))  # for another reason than before: the budget has changed
+        elif live.state is JobState.WAITING and not live.is_leaving:
             entry.events.append(JobHeld(job_id))
         elif self._budgets[name].at_limit is not AtLimit.STOP:
             return

@@ -11,6 +11,7 @@ import http.client
 import json
 import re
 import smtplib
+import ssl
 from email.message import EmailMessage
 from email.utils import formatdate
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rota.core.errors import RotaError
-from rota.files.notify.settings import EMAIL, ChannelPart, NotificationsPart
+from rota.files.notify.settings import EMAIL, ChannelPart, NotificationsPart, SmtpPart
 
 Json = dict[str, Any]
 TIMEOUT_S = 15.0
@@ -26,11 +27,15 @@ _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,25
 
 
 class NotDelivered(RotaError):
-    """A message was not delivered; `is_final` if no other attempt can succeed."""
+    """A message was not delivered; `is_final` if no other attempt can succeed.
 
-    def __init__(self, why: str, *, is_final: bool = False) -> None:
+    `is_away`: its receiver could not be reached at all, so that other messages to it would fare no better now.
+    """
+
+    def __init__(self, why: str, *, is_final: bool = False, is_away: bool = False) -> None:
         super().__init__(why)
         self.is_final = is_final
+        self.is_away = is_away
 
 
 def deliver(settings: NotificationsPart, channel: str, owner: str, key: str, body: Json) -> None:
@@ -46,8 +51,17 @@ def deliver(settings: NotificationsPart, channel: str, owner: str, key: str, bod
             _mail(settings, found.email, key, body)
         else:
             _post(found, key, body)
-    except (OSError, smtplib.SMTPException, http.client.HTTPException) as error:
-        raise NotDelivered(f"{type(error).__name__}: {error}"[:300]) from error
+    except smtplib.SMTPException as error:  # an OSError too, but mostly an answer
+        is_away = isinstance(error, smtplib.SMTPServerDisconnected | smtplib.SMTPConnectError)
+        raise NotDelivered(_words(error), is_away=is_away) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise NotDelivered(_words(error), is_away=isinstance(error, OSError)) from error
+    except ValueError as error:  # what can't be written into a request or a mail, now or later
+        raise NotDelivered(_words(error), is_final=True) from error
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
 
 
 def _address_of(settings: NotificationsPart, owner: str) -> str:
@@ -66,12 +80,20 @@ def _mail(settings: NotificationsPart, to: tuple[str, ...], key: str, body: Json
     mail["From"], mail["To"], mail["Date"] = smtp.from_, ", ".join(to), formatdate(float(body["at_s"]))
     mail["Message-ID"] = f"<{hashlib.sha256(key.encode()).hexdigest()[:40]}@rota>"
     mail.set_content(str(body["text"]))
-    with smtplib.SMTP(smtp.host, smtp.port, timeout=TIMEOUT_S) as server:
+    trusted = ssl.create_default_context(cafile=smtp.ca_file) if smtp.starttls or smtp.tls else None
+    with _connected(smtp, trusted) as server:
         if smtp.starttls:
-            server.starttls()
+            server.starttls(context=trusted)
         if smtp.user is not None:
             server.login(smtp.user, "" if smtp.password_file is None else _secret(smtp.password_file))
         server.send_message(mail)
+
+
+def _connected(smtp: SmtpPart, trusted: ssl.SSLContext | None) -> smtplib.SMTP:
+    """Connect to the mail server; its certificate is verified where there is one."""
+    if smtp.tls:
+        return smtplib.SMTP_SSL(smtp.host, smtp.port, timeout=TIMEOUT_S, context=trusted)
+    return smtplib.SMTP(smtp.host, smtp.port, timeout=TIMEOUT_S)
 
 
 def _secret(path: Path) -> str:

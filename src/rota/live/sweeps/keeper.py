@@ -32,7 +32,7 @@ from rota.store import clock
 from rota.store.records import Records
 from rota.store.sweeps import RUNNING
 from rota.sweeps.file import sweep_file
-from rota.sweeps.rules import rule_of
+from rota.sweeps.rules import refuse_many_marks, rule_of
 from rota.sweeps.samplers import refuse_unavailable, sample
 from rota.sweeps.search import Search
 from rota.sweeps.trial import Point, SweepTrial, TrialState
@@ -69,6 +69,7 @@ class SweepKeeper:
         self._sampling = FairTurns()
         """Drawing takes a processor's time: one sweep at a time draws, with owners in rotation."""
         self._next = records.sweeps.next_seq()
+        control.gates.append(self._gate)
         control.listen(self._noticed)
 
     def take_up(self) -> None:
@@ -108,12 +109,42 @@ class SweepKeeper:
         if any(str(each.job_id) in self._by_job for each in news):
             self._wake.set()
 
+    def _gate(self, entry: LoopEntry) -> None:
+        """Keep paused trials from being released by anything but their sweep: they would run on unjudged."""
+        for at, event in enumerate(entry.events):
+            if (
+                not isinstance(event, JobReleased)
+                or (sweep := self._live.get(self._by_job.get(event.job_id, ""))) is None
+            ):
+                continue
+            trial = next(each for each in sweep.search.trials if each.job_id == event.job_id)
+            if trial.state is not TrialState.PAUSED:
+                continue
+            if entry.done is not None:
+                raise Conflict(f"job {event.job_id} is a paused trial of sweep {sweep.id}, which releases it")
+            self._say(sweep, trial)
+            entry.events[at] = JobHeld(event.job_id)
+
+    def _say(self, sweep: LiveSweep, trial: SweepTrial) -> None:
+        """Let the job of a trial say what its sweep does with it."""
+        record = self._control.kept.get(JobId(trial.job_id))
+        if record is None:
+            return
+        begins = f"sweep {sweep.id} "
+        if trial.state is TrialState.PAUSED:
+            record.message = f"{begins}has paused it ({trial.why}), and releases it if it is promoted"
+        elif trial.state is TrialState.STOPPED:
+            record.message = f"{begins}has stopped it: {trial.why}"
+        elif record.message.startswith(begins):
+            record.message = ""
+
     # -- requests --------------------------------------------------------------------------------
 
     async def start(self, values: Json, asker: Asker) -> LiveSweep:
         """Accept a sweep with its first trials, all or nothing; return it once it is durable."""
         file = sweep_file(values)
         refuse_unavailable(file)
+        refuse_many_marks(file)
         seq, self._next = self._next, self._next + 1
         sweep = LiveSweep(
             id=f"s{seq}",
@@ -247,6 +278,7 @@ class SweepKeeper:
         sweep.search.put(trial)
         entry.trials.append(trial_row(sweep.id, trial))
         if trial.state is not before.state:
+            self._say(sweep, trial)
             entry.events += self._orders(trial)
             sweep.stamps.pop(trial.number, None)  # a resumed trial is judged by all that it reported
             log.info("trial", extra={"sweep": sweep.id, "trial": trial.number, "state": trial.state.value})

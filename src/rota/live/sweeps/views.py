@@ -33,9 +33,11 @@ class SweepViews:
         row = self._records.sweeps.one(sweep_id)
         return None if row is None else sweep_of(row, row.job, self._records.sweeps.trials(sweep_id))
 
-    def listed(self, tenants: tuple[str, ...] | None, *, live_only: bool, limit: int) -> list[Json]:
+    def listed(
+        self, tenants: tuple[str, ...] | None, *, live_only: bool, limit: int, owner: str | None = None
+    ) -> list[Json]:
         """Sweeps, newest first, without their trials."""
-        rows = self._records.sweeps.page(tenants=tenants, live_only=live_only, limit=limit)
+        rows = self._records.sweeps.page(tenants=tenants, live_only=live_only, limit=limit, owner=owner)
         found = [self.find(row.id) for row in rows]
         return [self.summary(sweep) for sweep in found if sweep is not None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, delete, func, select, update
@@ -71,20 +71,24 @@ class OutboxRecords:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def due(self, now_s: float, limit: int) -> list[Row[Any]]:
-        """Return messages to be sent now: the oldest of each owner before the second oldest of any."""
-        place = func.row_number().over(partition_by=outbox.c.owner, order_by=outbox.c.n).label("place")
-        waiting = (
-            select(outbox.c.n, place).where(outbox.c.state == WAITING, outbox.c.due_s <= now_s).subquery("waiting")
-        )
+    def due(self, now_s: float, limit: int, without: Collection[str] = ()) -> list[Row[Any]]:
+        """Return messages to be sent now, `without` those of some channels.
+
+        The oldest of each owner on each channel comes before the second oldest of any.
+        """
+        receiver = (outbox.c.channel, outbox.c.owner)
+        place = func.row_number().over(partition_by=receiver, order_by=outbox.c.n).label("place")
+        is_due = (outbox.c.state == WAITING, outbox.c.due_s <= now_s, outbox.c.channel.not_in(sorted(without)))
+        waiting = select(outbox.c.n, place).where(*is_due).subquery("waiting")
         wanted = select(outbox).join(waiting, outbox.c.n == waiting.c.n).order_by(waiting.c.place, outbox.c.n)
         with self._engine.connect() as connection:
             return list(connection.execute(wanted.limit(limit)).all())
 
-    def next_due_s(self) -> float | None:
-        """Return when the next message is to be sent; None if none waits."""
+    def next_due_s(self, without: Collection[str] = ()) -> float | None:
+        """Return when the next message is to be sent, `without` those of some channels; None if none waits."""
+        is_waiting = (outbox.c.state == WAITING, outbox.c.channel.not_in(sorted(without)))
         with self._engine.connect() as connection:
-            found = connection.execute(select(func.min(outbox.c.due_s)).where(outbox.c.state == WAITING)).scalar()
+            found = connection.execute(select(func.min(outbox.c.due_s)).where(*is_waiting)).scalar()
         return None if found is None else float(found)
 
     def counts(self) -> dict[str, int]:

@@ -27,6 +27,10 @@ class AsynchronousHalving:
         """The rungs."""
         return self._rungs
 
+    def bracket(self, number: int) -> int:
+        """All trials are compared with each other."""
+        return 0
+
     def next_mark(self, trial: SweepTrial) -> int | None:
         """The next rung."""
         return following(self._rungs, trial)

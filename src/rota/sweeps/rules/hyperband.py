@@ -52,6 +52,10 @@ class Hyperband:
         """The rungs of the trial's bracket."""
         return self._bracket(number).rungs
 
+    def bracket(self, number: int) -> int:
+        """The first trial of its bracket."""
+        return self._bracket(number).first
+
     def next_mark(self, trial: SweepTrial) -> int | None:
         """The next rung of its bracket."""
         return following(self.marks(trial.number), trial)

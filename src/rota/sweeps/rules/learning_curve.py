@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.sweeps.curve_fit import chance_below
+from rota.sweeps.rules.median import MOST_MARKS
 from rota.sweeps.rules.rule import GO_ON, TrialTurn, TrialVerdict
 from rota.sweeps.trial import SweepTrial, TrialState
 
@@ -43,8 +44,12 @@ class LearningCurve:
         self._pauses = pauses
 
     def marks(self, number: int) -> tuple[int, ...]:
-        """Every few steps up to the last."""
-        return tuple(range(self._first, self._max_steps, self._every))
+        """Every few steps up to the last, the first of them."""
+        return tuple(range(self._first, self._max_steps, self._every)[:MOST_MARKS])
+
+    def bracket(self, number: int) -> int:
+        """All trials are compared with each other."""
+        return 0
 
     def next_mark(self, trial: SweepTrial) -> int | None:
         """The next multiple below the last step."""

@@ -29,6 +29,10 @@ class Median:
         """The first marks."""
         return tuple(self._first + index * self._every for index in range(100))
 
+    def bracket(self, number: int) -> int:
+        """All trials are compared with each other."""
+        return 0
+
     def next_mark(self, trial: SweepTrial) -> int | None:
         """The next multiple."""
         return self._first + len(trial.values) * self._every if len(trial.values) < MOST_MARKS else None

@@ -39,6 +39,9 @@ class Rule(Protocol):
     def marks(self, number: int) -> tuple[int, ...]:
         """The first marks of a trial, as far as they are known; its reports there are always kept."""
 
+    def bracket(self, number: int) -> int:
+        """The group of trials with which a trial is compared, by its number."""
+
     def next_mark(self, trial: SweepTrial) -> int | None:
         """The next step at which a trial is judged; None if it is judged no more."""
 
@@ -57,6 +60,10 @@ class Never:
     def marks(self, number: int) -> tuple[int, ...]:
         """None."""
         return ()
+
+    def bracket(self, number: int) -> int:
+        """All trials are compared with each other."""
+        return 0
 
     def next_mark(self, trial: SweepTrial) -> int | None:
         """None."""

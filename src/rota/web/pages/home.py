@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from nicegui import html, ui
 
-from rota.api.wire import job_out
-from rota.live.views.device_time import device_times_s
-from rota.store import clock
 from rota.store.jobs import JobSearch
 from rota.store.run_folder import progress
 from rota.web import words
@@ -19,27 +16,17 @@ from rota.web.frame import heading
 from rota.web.page_context import PageContext
 from rota.web.parts.basics import Tile, button, card, chip, empty, link
 from rota.web.parts.charts import chart, over_time
+from rota.web.parts.concerns import Concern, found_concerns
 from rota.web.sweeps.charts import sweep_chip, value_text
+from rota.web.usage.used_time import my_hours
 
-DAY_S = 86400.0
 DAYS = 7
 MAX_ROWS = 8
 MAX_COUNTED = 5000
-"""Jobs of the week of which the usage is added up."""
+MAX_FAILED, MAX_SWEEPS = 200, 20
+"""Jobs that failed last, and the newest sweeps, among which is looked for what needs attention."""
 ACTIVE = ("running", "starting", "waiting", "suspended", "preempted", "held")
-LONG_WAIT_S = 3600.0
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concern:
-    """Something that the visitor should look at."""
-
-    state: str
-    title: str
-    why: str
-    target: str
-    at_s: float
 
 
 async def build(context: PageContext) -> None:
@@ -63,18 +50,20 @@ class HomePage:
             self._running, self._waiting = Tile("My running jobs"), Tile("My waiting jobs")
             self._used, self._attention = Tile("My device time"), Tile("Needs me")
         with html.div().classes("grid"):
-            with card("Needs me", "failures of the last day, held jobs, long waits", wide=True):
+            with card("Needs me", "failures of the last day, held jobs, long waits, alerts and budgets", wide=True):
                 self._concerns = html.div().classes("stack")
             with card("My jobs", "active, the newest first"):
                 self._jobs = html.div().classes("stack")
             with card("My sweeps"):
                 self._sweeps = html.div().classes("stack")
-            with card("My usage", f"device hours by day of submission, last {DAYS} days", wide=True):
+            with card("My usage", f"device hours by day, last {DAYS} days", wide=True):
+                if context.service.accounts is not None:
+                    link("By project, cost, budgets and fair shares", f"/usage?user={quote(self._name)}")
                 self._usage = chart({}, f"My device hours on each of the last {DAYS} days", small=True)
 
     async def update(self) -> None:
         """Show what is the visitor's now."""
-        context, name, now_s = self._context, self._name, clock.now_s()
+        context, name = self._context, self._name
         allowed = context.tenants()
         records = context.service.records
 
@@ -82,28 +71,24 @@ class HomePage:
             return records.find(JobSearch(states=states, tenants=allowed, owner=name, order=order, limit=limit))
 
         active, count = await asyncio.to_thread(mine, ACTIVE, MAX_COUNTED)
-        failed, _ = await asyncio.to_thread(mine, ("failed",), MAX_ROWS, "ended_s")
-        recent, _ = await asyncio.to_thread(mine, (), MAX_COUNTED)
-        week = [row for row in recent if row.submitted_s > now_s - DAYS * DAY_S]
-        times_s = await asyncio.to_thread(
-            device_times_s, context.service.control, records, list({row.id for row in (*active, *week)})
-        )
         running = [row for row in active if row.state in ("running", "starting")]
         self._running.show(words.amount(len(running)), f"{words.plural(count, 'active job')}")
         waiting = [row for row in active if row.state in ("waiting", "preempted", "suspended")]
         held = sum(row.state == "held" for row in active)
         self._waiting.show(words.amount(len(waiting)), f"{held:,} held" if held else "none held")
-        hours = sum(times_s.values()) / 3600
-        self._used.show(f"{hours:,.1f} h", f"device hours, last {DAYS} days")
+        hours = await my_hours(context, DAYS)
+        self._used.show(f"{sum(value for _, value in hours):,.1f} h", f"device hours, last {DAYS} days")
         sweeps = await self._found_sweeps(allowed)
-        concerns = self._found_concerns(active, failed, sweeps, now_s)
+        failed, _ = await asyncio.to_thread(mine, ("failed",), MAX_FAILED, "ended_s")
+        concerns = await found_concerns(context, active, failed, sweeps)
+        sweeps = sweeps[:MAX_ROWS]
         self._attention.show(words.amount(len(concerns)), "see below" if concerns else "all is well")
         if self._is_new("concerns", concerns):
             self._show_concerns(concerns)
         await self._show_jobs(active, count)
         if self._is_new("sweeps", sweeps):
             self._show_sweeps(sweeps)
-        self._show_usage(week, times_s, now_s)
+        self._show_usage(hours)
 
     def _is_new(self, what: str, value: object) -> bool:
         """Whether a value differs from the one drawn last; remembers it."""
@@ -116,59 +101,25 @@ class HomePage:
         parts = self._context.service.sweeps
         if parts is None:
             return []
-        found = await asyncio.to_thread(parts.views.listed, allowed, live_only=False, limit=200)
-        return [sweep for sweep in found if sweep["owner"] == self._name][:MAX_ROWS]
-
-    def _found_concerns(
-        self, active: Sequence[Any], failed: Sequence[Any], sweeps: Sequence[Json], now_s: float
-    ) -> list[Concern]:
-        """What needs the visitor: failures of the last day, held jobs, and jobs that have waited long."""
-        since_s = now_s - DAY_S
-        found = [
-            Concern(
-                state="failed",
-                title=row.name,
-                why=row.message or f"exit code {row.exit_code}",
-                target=f"/jobs/{row.id}",
-                at_s=row.ended_s,
-            )
-            for row in failed
-            if row.ended_s is not None and row.ended_s > since_s
-        ]
-        for row in active:
-            if row.state == "held" and not self._is_trial(row, sweeps):
-                found.append(_concern(row, "held: release it, and it becomes eligible to start"))
-            elif row.state == "waiting" and row.submitted_s < now_s - LONG_WAIT_S:
-                reason = job_out(row, self._context.service.control)["reason"]
-                found.append(_concern(row, reason["sentence"] if reason else "waits for devices"))
-        found += [
-            Concern(
-                state="failed",
-                title=f"sweep {sweep['name']}",
-                why=sweep["why"],
-                target=f"/sweeps/{sweep['id']}",
-                at_s=sweep["ended_s"],
-            )
-            for sweep in sweeps
-            if sweep["state"] == "failed" and sweep["ended_s"] > since_s
-        ]
-        return sorted(found, key=lambda each: -each.at_s)[:MAX_ROWS]
-
-    def _is_trial(self, row: Any, sweeps: Sequence[Json]) -> bool:
-        """Whether a held job is a paused trial, which its sweep releases."""
-        return any(row.name.startswith(f"{sweep['name']}-") for sweep in sweeps if sweep["state"] == "running")
+        owner = self._name
+        return await asyncio.to_thread(parts.views.listed, allowed, live_only=False, limit=MAX_SWEEPS, owner=owner)
 
     def _show_concerns(self, concerns: Sequence[Concern]) -> None:
         self._concerns.clear()
         with self._concerns:
             if not concerns:
                 empty("Nothing needs you.", "Failed and held jobs, and long waits, appear here.")
-            for each in concerns:
+            for each in concerns[:MAX_ROWS]:
                 with html.a(href=each.target).classes("list-row"):
-                    chip(each.state)
+                    if each.label:
+                        html.span(each.label).classes(f"chip chip-{each.state}")
+                    else:
+                        chip(each.state)
                     html.span(each.title).classes("strong ellipsis")
                     html.span(each.why, title=each.why).classes("muted ellipsis grow")
-                    html.span(words.ago(each.at_s)).classes("muted nowrap")
+                    html.span("now" if each.at_s is None else words.ago(each.at_s)).classes("muted nowrap")
+            if len(concerns) > MAX_ROWS:
+                html.p(f"and {len(concerns) - MAX_ROWS:,} more").classes("muted")
 
     async def _show_jobs(self, rows: Sequence[Any], count: int) -> None:
         shown = rows[:MAX_ROWS]
@@ -201,22 +152,17 @@ class HomePage:
                     text = f"{sweep['begun']} of {sweep['trials']} trials, best {value_text(sweep['best'])}"
                     html.span(text).classes("muted ellipsis grow")
 
-    def _show_usage(self, rows: Sequence[Any], times_s: dict[str, float], now_s: float) -> None:
-        hours = [0.0] * DAYS
-        for row in rows:
-            hours[DAYS - 1 - min(int((now_s - row.submitted_s) // DAY_S), DAYS - 1)] += times_s.get(row.id, 0.0) / 3600
-        edges_s = [now_s - DAY_S * (DAYS - 1 - day) for day in range(DAYS)]
-        at = [[round(clock.shown_s(at_s) * 1000), round(value, 3)] for at_s, value in zip(edges_s, hours, strict=True)]
-        options = over_time([{"name": "device hours", "points": at}], axes=[{"min": 0}])
-        options["series"][0] |= {"type": "bar", "barMaxWidth": 40, "itemStyle": {"color": "var(--c1)"}}
-        if self._is_new("usage", [value for _, value in at]):
-            self._usage.options.clear()
-            self._usage.options.update(options)
-            self._usage.update()
-
-
-def _concern(row: Any, why: str) -> Concern:
-    return Concern(state=row.state, title=row.name, why=why, target=f"/jobs/{row.id}", at_s=row.submitted_s)
+    def _show_usage(self, hours: Sequence[tuple[str, float]]) -> None:
+        if not self._is_new("usage", [round(value, 3) for _, value in hours]):
+            return
+        options = over_time([], axes=[{"min": 0}])
+        options["xAxis"] = {**options["xAxis"], "type": "category", "data": [day for day, _ in hours]}
+        values = [round(value, 4) for _, value in hours]
+        bars = {"type": "bar", "name": "device hours", "data": values, "barMaxWidth": 40}
+        options["series"] = [{**bars, "itemStyle": {"color": "var(--c1)"}}]
+        self._usage.options.clear()
+        self._usage.options.update(options)
+        self._usage.update()
 
 
 def _progress_text(report: Json | None, row: Any) -> str:

@@ -10,8 +10,8 @@ export default {
         <div class="palette-inside">
           <input ref="input" class="palette-text" role="combobox" aria-expanded="true" aria-controls="palette-list"
             aria-autocomplete="list" :aria-activedescendant="found.length ? 'palette-' + at : null"
-            aria-label="Search jobs, sweeps, nodes, tenants and pages" autocomplete="off" spellcheck="false"
-            maxlength="128" placeholder="Jobs, sweeps, nodes, tenants, pages" v-model="text" @input="later" @keydown="key">
+            aria-label="Search jobs and their output, sweeps, templates, nodes, tenants and pages" autocomplete="off" spellcheck="false"
+            maxlength="128" placeholder="Jobs and their output, sweeps, pages, …" v-model="text" @input="later" @keydown="key">
           <ul id="palette-list" class="palette-list" role="listbox" aria-label="Found">
             <li v-for="(each, index) in found" :key="each.target + index" :id="'palette-' + index" role="option"
               :aria-selected="index === at ? 'true' : 'false'" class="palette-item" @mousemove="at = index" @click="go(index)">

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gzip  # here, not by `tarfile` when it is needed: then we are the job's user, who may not read it
 import os
 import shutil
 import tarfile
@@ -32,7 +33,7 @@ def unpack(archive: IO[bytes], folder: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # a task was ended while it unpacked
             shutil.rmtree(draft)
         os.mkdir(draft)
-        with archive, tarfile.open(fileobj=archive, mode="r:gz") as tar:
+        with archive, gzip.GzipFile(fileobj=archive) as plain, tarfile.open(fileobj=plain, mode="r:") as tar:
             for entry in tar:
                 _refuse_strange(entry)
                 tar.extract(entry, draft, set_attrs=False)

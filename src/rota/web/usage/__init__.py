@@ -1,0 +1,1 @@
+"""The page about used device time: sums over time, budgets, and the fair-share standing."""
