@@ -303,6 +303,16 @@ def test_service_of_a_gang_counts_by_the_room_that_it_leaves(workers: int, level
     assert not rule.counts_devices(world.engine.state.inventory)
 
 
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_room_of_a_running_gang_is_part_of_its_margin(workers: int) -> None:
+    """10,000 is of the eighth level; by its room, a gang of three of four counts one level lower, one of four two."""
+    world = World(gpus=4, policy="fifo").running("a", gpus=workers, attained_gpu_s=10_000.0)
+    rule = order(margin=2)
+    rule.counts_devices(world.engine.state.inventory)
+
+    assert rule.turn(world.live("a"), world.now_s).key[2] == 5
+
+
 def test_gang_of_all_devices_displaces_jobs_that_had_more_than_its_time() -> None:
     """It ran for 1,000 s on four devices; by its service alone it would wait for each of the others to end."""
     jobs = [(job("gang", workers=4, work=2000.0), 0.0)]

@@ -142,14 +142,17 @@ class ServiceOrder:
         had, pace = self.service(job, now_s)
         level = self._levels.of(had)
         least = self.standings.least_rank(asked, level)
-        room = 1.0
+        room, margin, until_gpu_s = 1.0, self._margin, math.inf
         if level >= SHORT and asked.gpu_milli > WHOLE and self._gangs:
             room = self.room(asked)
-            level = self._level(had, room)
+            until_gpu_s = self._levels.limit(level)
+            counted = self._level(had, room)
+            level, margin = counted, max(margin - (level - counted), 0)
         waits = not job.holds
         # A running job of the levels that the margin makes alike is looked at when it has passed the last of them.
-        alike = not waits and not least and SHORT <= level < SHORT + self._margin and asked.deadline_s is None
-        until_gpu_s = self._levels.limit(SHORT + self._margin if alike else level) / room
+        is_single = until_gpu_s == math.inf
+        alike = not waits and not least and is_single and SHORT <= level < SHORT + margin and asked.deadline_s is None
+        until_gpu_s = min(until_gpu_s, self._levels.limit(SHORT + margin if alike else level) / room)
         if level and (memo.predicted_gpu_s or job.reported is not None or (self._asks and asked.labels)):
             level, memo, until_gpu_s = self._with_knowledge(job, had, room, memo, now_s, level, until_gpu_s)
         until_s = math.inf
@@ -160,9 +163,9 @@ class ServiceOrder:
         rank = level if level > least else least
         if not waits:
             if level > SHORT:
-                level = max(level - self._margin, SHORT)
+                level = max(level - margin, SHORT)
             if rank > SHORT:
-                rank = max(rank - self._margin, SHORT)
+                rank = max(rank - margin, SHORT)
         priority = asked.priority if self._priorities else 0
         return Turn((-priority, rank, level, waits, memo.beside, asked.gpu_milli, job.seq), 0.0, until_s, memo)
 

@@ -30,8 +30,8 @@ class RotaParams:
     """
 
     base_gpu_s: float = 150.0
-    growth: float = 1.5
-    margin: int = 3
+    growth: float = 2.0
+    margin: int = 2
     gangs: bool = True
     progress: bool = True
     declared: bool = True
