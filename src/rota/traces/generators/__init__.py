@@ -52,7 +52,7 @@ def generate(
     elastic: float = 0.0,
     deadlines: float = 0.0,
 ) -> Workload:
-    """A workload whose mean demand, from the first submission to the last, is `load` times `gpus`; no job asks for more.
+    """A workload whose mean demand, from first submission to last, is `load` times `gpus`; no job asks for more.
 
     A share of `elastic` of the jobs may be resized; `deadlines` is the share that has one.
     """
