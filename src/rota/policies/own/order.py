@@ -143,7 +143,7 @@ class ServiceOrder:
         level = self._levels.of(had)
         least = self.standings.least_rank(asked, level)
         room, margin, until_gpu_s = 1.0, self._margin, math.inf
-        if level >= SHORT and asked.gpu_milli > WHOLE and self._gangs:
+        if level >= SHORT and asked.gpu_milli > WHOLE and self._gangs and not self.in_common_units:
             room = self.room(asked)
             until_gpu_s = self._levels.limit(level)
             counted = self._level(had, room)

@@ -14,19 +14,19 @@ class RotaParams:
 
     `margin`: a running job counts as this many levels lower than it is, down to the fourth level, so that it gives way
     only to jobs that have had far less. The other parameters switch ingredients off. `gangs`: beyond the first levels,
-    the service of a gang of k of m devices counts by (m - k + 1) / m, the room that it leaves. `progress`: jobs that
-    report how far they are rank by the lesser of the service they had and the service to come. `declared` and
-    `learned`: so do jobs whose length is predictable from what users declare, or from earlier jobs. `elastic`: sizes of
-    elastic jobs are chosen. `types`: device types are assigned by speed. `deadlines`: a job ranks one level earlier in
-    the second half of the time to its deadline. `users`: in a level, the n-th job of a user comes after the first jobs
-    of others, n in doublings. `half_life_s` and `lenient`: a user who had more than an equal share of its tenant's
-    service, which fades by half in this time, comes later, by what it is ahead divided by `lenient`; without a half-
-    life, the past does not count. `priorities`: a job of a higher priority comes before all levels of a lower one.
-    `settle`: a job is not stopped before it has run this many times what a restart costs. `sharing`: where speeds of
-    pairs are measured, a job that finds no free devices joins one of equal size with which it gains; sizes and types
-    are not planned then. `spread`: the fraction of its speed that a gang loses on more nodes than it needs. It waits
-    for as few as possible for ten minutes and that fraction of the time that it has run, unless a placement is given.
-    0: it never waits.
+    the service of a gang of k of m devices counts by (m - k + 1) / m, the room that it leaves; not where types differ
+    in speed. `progress`: jobs that report how far they are rank by the lesser of the service they had and the service
+    to come. `declared` and `learned`: so do jobs whose length is predictable from what users declare, or from earlier
+    jobs. `elastic`: sizes of elastic jobs are chosen. `types`: device types are assigned by speed. `deadlines`: a job
+    ranks one level earlier in the second half of the time to its deadline. `users`: in a level, the n-th job of a user
+    comes after the first jobs of others, n in doublings. `half_life_s` and `lenient`: a user who had more than an equal
+    share of its tenant's service, which fades by half in this time, comes later, by what it is ahead divided by
+    `lenient`; without a half- life, the past does not count. `priorities`: a job of a higher priority comes before all
+    levels of a lower one. `settle`: a job is not stopped before it has run this many times what a restart costs.
+    `sharing`: where speeds of pairs are measured, a job that finds no free devices joins one of equal size with which
+    it gains; sizes and types are not planned then. `spread`: the fraction of its speed that a gang loses on more nodes
+    than it needs. It waits for as few as possible for ten minutes and that fraction of the time that it has run, unless
+    a placement is given. 0: it never waits.
     """
 
     base_gpu_s: float = 150.0
