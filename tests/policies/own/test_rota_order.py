@@ -237,16 +237,18 @@ def test_deadline_lifts_a_job_by_one_level_while_it_can_be_met(now_s: float, lev
     predicted=st.one_of(st.just(0.0), st.floats(1.0, 20_000.0)),
     margin=st.sampled_from([0, 1, 2]),
     deadline_s=st.one_of(st.none(), st.floats(1.0, 5000.0)),
+    workers=st.sampled_from([1, 2, 7, 8]),
     between=st.lists(st.floats(0, 1), min_size=1, max_size=3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_place_of_a_running_job_stays_until_it_is_looked_at_again(
-    predicted: float, margin: int, deadline_s: float | None, between: list[float]
+    predicted: float, margin: int, deadline_s: float | None, workers: int, between: list[float]
 ) -> None:
-    """It runs from 0 on one device, so that its service is the time; a few looks are enough for its whole life."""
-    world = World(gpus=1, policy="fifo")
-    world.settle(world.submit(job=replace(job("a", work=1e6), deadline_s=deadline_s)))
+    """It runs from 0 on some of eight devices; a few looks are enough for its whole life."""
+    world = World(gpus=8, policy="fifo")
+    world.settle(world.submit(job=replace(job("a", workers=workers, work=1e6), deadline_s=deadline_s)))
     live, rule, now_s, looks = world.live("a"), order(margin=margin), 0.0, 0
+    rule.counts_devices(world.engine.state.inventory)
     live.remember(RankMemo(predicted))
     while now_s < 30_000.0:
         turn = rule.turn(live, now_s)
@@ -255,7 +257,7 @@ def test_place_of_a_running_job_stays_until_it_is_looked_at_again(
             assert rule.turn(live, then_s).key == turn.key
         now_s, looks = turn.until_s, looks + 1
 
-    assert looks <= 2 * Levels(100.0, 2.0).of(30_000.0) + 5
+    assert looks <= (2 if workers == 1 else 4) * Levels(100.0, 2.0).of(30_000.0 * workers) + 5
 
 
 def test_price_of_spreading_decides_the_placement() -> None:

@@ -69,6 +69,7 @@ class ServiceOrder:
         """By user, the jobs that have a place in the order."""
         self._devices: dict[DeviceType, int] = {}
         """The devices of the cluster, by type."""
+        self._total = 0
         self._recounts = 0
         self._sizes = GroupPredictor()
         self._declared = GroupPredictor()
@@ -77,6 +78,7 @@ class ServiceOrder:
         """Count the devices of the cluster; return whether there are others than before, so that places may differ."""
         found = {pool.device_type: pool.devices for pool in inventory.pools}
         before, self._devices = self._devices, found
+        self._total = inventory.devices
         self._recounts += found != before
         return found != before
 
@@ -140,20 +142,18 @@ class ServiceOrder:
             memo = _remembered(memo) or self._first_memo(job)
         asked = job.job
         had, pace = self.service(job, now_s)
-        level = self._levels.of(had)
+        raw = level = self._levels.of(had)
         least = self.standings.least_rank(asked, level)
-        room, margin, until_gpu_s = 1.0, self._margin, math.inf
+        room, margin = 1.0, self._margin
         if level >= SHORT and asked.gpu_milli > WHOLE and self._gangs and not self.in_common_units:
             room = self.room(asked)
-            until_gpu_s = self._levels.limit(level)
-            counted = self._level(had, room)
-            level, margin = counted, max(margin - (level - counted), 0)
+            level = self._level(had, room)
+            margin = max(margin - (raw - level), 0)
         waits = not job.holds
-        # A running job of the levels that the margin makes alike is looked at when it has passed the last of them.
-        is_single = until_gpu_s == math.inf
-        alike = not waits and not least and is_single and SHORT <= level < SHORT + margin and asked.deadline_s is None
-        until_gpu_s = min(until_gpu_s, self._levels.limit(SHORT + margin if alike else level) / room)
-        if level and (memo.predicted_gpu_s or job.reported is not None or (self._asks and asked.labels)):
+        knows = level > 0 and bool(memo.predicted_gpu_s or job.reported is not None or (self._asks and asked.labels))
+        plain = not (waits or least or asked.deadline_s is not None or (knows and room < 1.0))
+        until_gpu_s = self._until_gpu_s(raw, level, room, plain)
+        if knows:
             level, memo, until_gpu_s = self._with_knowledge(job, had, room, memo, now_s, level, until_gpu_s)
         until_s = math.inf
         if pace:
@@ -181,12 +181,25 @@ class ServiceOrder:
 
         A gang of k of m devices waits while others hold more than m - k.
         """
-        types = {kind for role in job.roles for kind in role.device_types}
-        devices = sum(count for kind, count in self._devices.items() if not types or kind in types)
+        devices = self._total
+        if job.roles[0].device_types or len(job.roles) > 1:
+            types = {kind for role in job.roles for kind in role.device_types}
+            devices = sum(count for kind, count in self._devices.items() if not types or kind in types)
         least = job.gpu_milli
         if job.elastic is not None and self._params.elastic:
             least = job.elastic.min_tasks * job.roles[0].device_milli
         return max(devices - least / WHOLE + 1.0, 1.0) / devices if devices and least > WHOLE else 1.0
+
+    def _until_gpu_s(self, raw: int, level: int, room: float, plain: bool) -> float:
+        """Return the service at which the place of a job changes; `plain`: it runs, and by nothing but its service.
+
+        Then the margin, from the level without the room, or the level by the room decides, whichever is lower. All
+        levels that the margin makes alike are passed at once.
+        """
+        if plain and raw - level < self._margin:
+            return self._levels.limit(raw if raw < SHORT else max(raw, SHORT + self._margin))
+        until = self._levels.limit(level) / room
+        return until if plain or room >= 1.0 else min(until, self._levels.limit(raw))
 
     def _level(self, gpu_s: float, room: float) -> int:
         """Return the level of a service; beyond the first levels, that of a gang counts by the room that it leaves."""
