@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -158,11 +159,11 @@ def test_ids_of_an_earlier_boot_mean_nothing(tmp_path: Path) -> None:
         task.find()
         assert task.pidfd == -1
         assert not task.recorder_lives
-        task.give_up()
+        asyncio.run(task.end())
         assert other.poll() is None
         now = handle(tmp_path, **same, pid=other.pid, pid_start=start, boot=boot())
         now.refresh()
-        now.give_up()
+        asyncio.run(now.end())
         assert other.wait(5) == -9
 
 

@@ -320,7 +320,7 @@ class AttemptController:
                     if task.phase is not TaskPhase.NEW:
                         about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.slot.rank}
                         log.warning("the result of a task is unknown", extra=about)
-                    task.give_up()
+                    await task.end()
                 break
             await asyncio.sleep(0.02)
         self._look(attempt)

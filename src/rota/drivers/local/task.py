@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 import os
 import secrets
 import signal
+import time
 from enum import Enum
 from pathlib import Path
 
 from rota.core.messages.decisions import Cause
 from rota.core.model.ranks import TaskRank
 from rota.drivers.local.prefork_pool import PreforkPool
-from rota.drivers.local.task_runner.processes import TaskProcesses, boot, start_time
+from rota.drivers.local.task_runner.processes import END_S, TaskProcesses, boot, start_time
 from rota.store.run_folder import Json, read_json, write_json
 
 
@@ -130,10 +132,17 @@ class TaskHandle:
             draft.unlink(missing_ok=True)
         return True
 
+    async def end(self) -> None:
+        """End what is left of the task, wait for that, and mark it as ended with an unknown result."""
+        if _is_of_this_boot(self.state):
+            left = TaskProcesses(int(self.state.get("pid", 0)), int(self.state.get("pid_start", 0)), self.token)
+            deadline = time.monotonic() + END_S
+            while not left.kill() and time.monotonic() < deadline:
+                await asyncio.sleep(0.02)
+        self.give_up()
+
     def give_up(self) -> None:
         """Mark the task as ended with an unknown result."""
-        if _is_of_this_boot(self.state):
-            TaskProcesses(int(self.state.get("pid", 0)), int(self.state.get("pid_start", 0)), self.token).end()
         ran = self.phase not in (TaskPhase.NEW, TaskPhase.READY)
         lost: Json = {"exit_code": None, "signal": int(signal.SIGKILL), "lost": True, "ran": ran}
         self.state = {**self.state, **lost, "phase": "ended"}

@@ -102,12 +102,12 @@ async def _wait(
         if ended.done():
             _, still_open = await asyncio.wait([end.closed for end in ends], timeout=LEFT_S)
             if still_open:
-                everything.end()
+                await asyncio.to_thread(everything.end)
             return None
         if any(end.flooded.done() for end in ends):
             return f"it printed more than {MOST_OUTPUT >> 20} MiB"
         return f"it took longer than {timeout_s:g} s"
     finally:
         if not ended.done():
-            everything.end()
+            await asyncio.to_thread(everything.end)
             await ended

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 TRIES = 20
 """How often to look again: a process may fork while we look."""
+END_S = 2.0
+"""How long to wait for processes that were killed; one in uninterruptible sleep may take for ever."""
 WHOLE_GROUP = 1 << 2
 """PIDFD_SIGNAL_PROCESS_GROUP, from Linux 6.9 on."""
-_GROUP, _SESSION, _START = 2, 3, 19
+_GROUP, _SESSION, _THREADS, _START = 2, 3, 17, 19
 """Where the fields are that follow the command in /proc/PID/stat."""
 
 
@@ -75,6 +77,7 @@ class TaskProcesses:
         self._members = members
         self._is_sealed = is_sealed
         self._seen: set[tuple[int, int]] = set()
+        self._killed: set[tuple[int, int]] = set()
 
     @property
     def ends_with_first(self) -> bool:
@@ -105,7 +108,7 @@ class TaskProcesses:
             name = (each, int(stat[_START]))
             in_session = self.pid > 0 and stat[_SESSION] == str(self.pid)
             is_ours = is_ours or name == (self.pid, self.start) or (in_session and name in self._seen)
-            if stat[0] in ("Z", "X") or (group and stat[_GROUP] != str(self.pid)):
+            if _is_over(stat) or (group and stat[_GROUP] != str(self.pid)):
                 continue
             if each in inside or (self._token and self._token in _environment(each)):
                 sure.append(name)
@@ -121,17 +124,24 @@ class TaskProcesses:
         """Those in the cgroup, and the task's first process, which may not have entered it yet."""
         leader = {self.pid} if self.start and start_time(self.pid) == self.start else set()
         found = [(each, stat) for each in inside | leader if (stat := _stat(each)) is not None]
-        alive = [(each, stat) for each, stat in found if stat[0] not in ("Z", "X")]
+        alive = [(each, stat) for each, stat in found if not _is_over(stat)]
         return sorted((each, int(stat[_START])) for each, stat in alive if not group or stat[_GROUP] == str(self.pid))
 
+    def kill(self) -> bool:
+        """Kill the processes that are found; return whether none is left, of those killed before either.
+
+        One that exits has no environment any more, and is not found by its token, but still has its files and locks.
+        """
+        found = self.find()
+        for each in found:
+            send(*each, signal.SIGKILL)
+        self._killed = {each for each in self._killed.union(found) if start_time(each[0]) == each[1]}
+        return not found and not self._killed
+
     def end(self) -> None:
-        """Kill every process of the task, until none is found."""
-        for _ in range(TRIES):
-            found = self.find()
-            for each in found:
-                send(*each, signal.SIGKILL)
-            if not found:
-                return
+        """Kill every process of the task, and wait until none is left."""
+        deadline = time.monotonic() + END_S
+        while not self.kill() and time.monotonic() < deadline:
             time.sleep(0.005)
 
     def signal_group(self, number: int) -> None:
@@ -189,14 +199,19 @@ def in_session(session: int) -> list[list[int]]:
     found = []
     for each in _processes():
         stat = _stat(each)
-        if stat is not None and stat[0] not in ("Z", "X") and stat[_SESSION] == str(session):
+        if stat is not None and not _is_over(stat) and stat[_SESSION] == str(session):
             found.append([each, int(stat[_START])])
     return found
 
 
 def _is_stopped(pid: int) -> bool:
-    stat = _stat(pid)
-    return stat is None or stat[0] in ("T", "t", "Z", "X")
+    states = [stat[0] for thread in _threads(pid) if (stat := _stat(pid, thread)) is not None]
+    return all(state in ("T", "t", "Z", "X") for state in states)
+
+
+def _is_over(stat: list[str]) -> bool:
+    """Whether a process has released all it had: one whose first thread left goes on with the others."""
+    return stat[0] in ("Z", "X") and int(stat[_THREADS]) <= 1
 
 
 def _inside(members: str | None) -> set[int] | None:
@@ -213,7 +228,7 @@ def _inside(members: str | None) -> set[int] | None:
 def belongs(process: int, session: int, token: str) -> bool:
     """Whether a process that has not ended is of a task's session, or carries its token; for measuring only."""
     stat = _stat(process)
-    if stat is None or stat[0] in ("Z", "X") or process == os.getpid():
+    if stat is None or _is_over(stat) or process == os.getpid():
         return False
     return stat[_SESSION] == str(session) or f"ROTA_TASK_TOKEN={token}".encode() in _environment(process)
 
@@ -230,9 +245,26 @@ def memory_bytes_of(process: int) -> int:
 
 
 def _environment(process: int) -> list[bytes]:
-    with contextlib.suppress(OSError), open(f"/proc/{process}/environ", "rb") as file:
-        return file.read().split(b"\0")
-    return []
+    """The environment of a process; read from another thread where its first one has left."""
+    found = _read(f"/proc/{process}/environ")
+    stat = None if found else _stat(process)
+    if stat is not None and stat[0] == "Z" and not _is_over(stat):
+        others = (_read(f"/proc/{process}/task/{thread}/environ") for thread in _threads(process)[:TRIES])
+        found = next(filter(None, others), b"")
+    return found.split(b"\0")
+
+
+def _read(path: str) -> bytes:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return file.read()
+    return b""
+
+
+def _threads(process: int) -> list[int]:
+    try:
+        return sorted(map(int, os.listdir(f"/proc/{process}/task")))
+    except OSError:
+        return []
 
 
 def session_bytes(session: int) -> int:
@@ -248,7 +280,7 @@ def session_bytes(session: int) -> int:
 def start_time(pid: int) -> int:
     """When a process started, in the kernel's ticks: with the id it names one process of a boot. 0: it has ended."""
     stat = _stat(pid)
-    return 0 if stat is None or stat[0] in ("Z", "X") else int(stat[_START])
+    return 0 if stat is None or _is_over(stat) else int(stat[_START])
 
 
 def started(pid: int) -> int:
@@ -266,10 +298,12 @@ def boot() -> str:
         return ""
 
 
-def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on; None if there is no such process."""
+def _stat(pid: int, thread: int = 0) -> list[str] | None:
+    """The fields of /proc/PID/stat from the state on, or of one of its threads; None if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        with open(
+            f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat", encoding="utf-8", errors="replace"
+        ) as file:
             return file.read().rpartition(")")[2].split()
     except OSError:
         return None
