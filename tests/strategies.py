@@ -55,6 +55,10 @@ class Story:
     checkpoint_s: float
 
 
+ARRAY_LIMITS = {JobId("one-at-once"): 1, JobId("two-at-once"): 2}
+"""Arrays that some of the jobs are of, and how many of each may run at once."""
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
     """One to four nodes of up to four devices, of two types, in two racks of two domains."""
@@ -117,6 +121,7 @@ def jobs(draw: st.DrawFn, number: int, earlier: int) -> Job:
     if earlier and draw(st.integers(0, 5)) == 0:
         depends_on = (JobId(f"j{draw(st.integers(0, earlier - 1))}"),)
     work = float(draw(st.integers(0, 60)))
+    array = draw(st.sampled_from([None, None, None, *ARRAY_LIMITS]))
     return Job(
         id=JobId(f"j{number}"),
         roles=parts,
@@ -130,6 +135,8 @@ def jobs(draw: st.DrawFn, number: int, earlier: int) -> Job:
         exclusive=draw(st.integers(0, 5)) == 0,
         elastic=elastic,
         depends_on=depends_on,
+        array=array,
+        array_limit=None if array is None else ARRAY_LIMITS[array],
         deadline_s=draw(st.sampled_from([None, 50.0])),
         time_limit_s=draw(st.sampled_from([None, None, None, 20.0, 45.5])),
         max_restarts=draw(st.sampled_from([None, None, 0, 2])),

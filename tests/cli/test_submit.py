@@ -70,3 +70,11 @@ def test_array_with_too_many_members_is_refused_before_they_are_made(
 ) -> None:
     assert status(["submit", "--array", array, "--", "true"]) == 2
     assert "a manager takes 1000 at once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("array", ["0-9%", "0-9%0", "0-9%x", "0-9%-1", "0-9%1%1", "%3"])
+def test_array_limit_that_is_no_number_is_refused(array: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["submit", "--array", array, "--", "true"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: --array is '{array}'; ")
+    assert "0-9%4" in said

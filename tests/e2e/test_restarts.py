@@ -95,3 +95,31 @@ def test_repeated_submission_with_a_key_is_one_job(manager: Manager) -> None:
     assert manager.client.submit({"run": "true"}, key="k1") == first
     with pytest.raises(Refused, match="used for another request"):
         manager.client.submit({"run": "false"}, key="k1")
+
+
+def test_at_most_so_many_jobs_of_an_array_run_before_and_after_a_restart(manager: Manager) -> None:
+    wait = "while [ ! -e end-$ROTA_ARRAY_INDEX ]; do sleep 0.05; done"
+    told = manager.rota("submit", "--array", "0-4%2", "--", "sh", "-c", wait)
+    ids = told.stdout.split()
+    assert len(ids) == 5, told.stderr
+
+    def states() -> list[str]:
+        return [manager.state(job_id) for job_id in ids]
+
+    eventually(lambda: states() == ["running"] * 2 + ["waiting"] * 3)
+    assert manager.client.why(ids[2])["reason"]["code"] == "array-limit"
+    (manager.folder / "end-1").touch()
+    eventually(lambda: states() == ["running", "succeeded", "running", "waiting", "waiting"])
+
+    manager.kill()
+    manager.start()
+
+    assert manager.client.why(ids[3])["reason"]["sentence"].startswith("at most 2 jobs of its array may run at once")
+    (manager.folder / "end-2").touch()
+    eventually(lambda: states() == ["running", "succeeded", "succeeded", "running", "waiting"])
+    (manager.folder / "end-0").touch()
+    eventually(lambda: states() == ["succeeded", "succeeded", "succeeded", "running", "running"])
+    for number in (3, 4):
+        (manager.folder / f"end-{number}").touch()
+    eventually(lambda: set(states()) == {"succeeded"})
+    assert manager.client.job(ids[4])["spec"]["array_limit"] == 2

@@ -120,6 +120,11 @@ def test_array_stands_for_several_jobs() -> None:
     parts = template(parameters={"parts": {"type": "integer", "default": 3}}, job={"run": "x"}, array="{{ parts }}")
 
     assert [job["array"] for job in template_file(parts).filled({"parts": 4})["jobs"]] == [0, 1, 2, 3]
+    limited = template_file({**parts, "array": "{{ parts }}%2"}).filled({"parts": 4})["jobs"]
+    assert [(job["array"], job["array_limit"]) for job in limited] == [(number, 2) for number in range(4)]
+    for wrong in ("{{ parts }}%0", "{{ parts }}%", "{{ parts }}%x", "%{{ parts }}", "{{ parts }}%1%1"):
+        with pytest.raises(RotaError, match="how many of them may run at once"):
+            template_file({**parts, "array": wrong})
     with pytest.raises(RotaError, match="array is 5000; it must be a number of jobs from 1 to 1000"):
         template_file(parts).filled({"parts": 5000})
 

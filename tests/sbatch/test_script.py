@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ def test_a_usual_script(tmp_path: Path) -> None:
         },
     }
     assert run[:2] == ["/bin/bash", "-c"]
-    assert (script.array, script.held, script.env_from_shell) == ("0-9,12", True, "none")
+    assert (script.array, script.held, script.env_from_shell) == ("0-9,12%4", True, "none")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,8 @@ def test_what_has_no_effect_is_named_with_its_line(tmp_path: Path) -> None:
         ("--job-name='x", "No closing quotation"),
         ("--array=0-9:0", "numbers and spans like"),
         ("--array=a-b", "numbers and spans like"),
+        ("--array=0-9%", "numbers and spans like"),
+        ("--array=0-9%0", "numbers and spans like"),
         ("-n", "-n has no value"),
     ],
 )
@@ -163,16 +166,22 @@ def test_a_script_that_is_only_to_be_tested_is_not_submitted(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "numbers"),
-    [("0-15:4", [0, 4, 8, 12]), ("1,3,5-7", [1, 3, 5, 6, 7]), ("2-2:9", [2]), ("0-5:2%2", [0, 2, 4])],
+    ("text", "numbers", "limit"),
+    [
+        ("0-15:4", [0, 4, 8, 12], None),
+        ("1,3,5-7", [1, 3, 5, 6, 7], None),
+        ("2-2:9", [2], None),
+        ("0-5:2%2", [0, 2, 4], 2),
+    ],
 )
-def test_arrays(tmp_path: Path, text: str, numbers: list[int]) -> None:
+def test_arrays(tmp_path: Path, text: str, numbers: list[int], limit: int | None) -> None:
     script = read(tmp_path, f"--array={text}")
     assert script.array is not None
 
     jobs = numbered([script.job], script.array, script)
 
     assert [job["array"] for job in jobs] == numbers
+    assert {job.get("array_limit") for job in jobs} == {limit}
     assert {job["env"]["SLURM_ARRAY_TASK_COUNT"] for job in jobs} == {str(len(numbers))}
     assert len({job["env"]["SLURM_ARRAY_JOB_ID"] for job in jobs}) == 1
 
@@ -196,12 +205,41 @@ def test_stand_ins_end_and_hand_on_the_command(shell: str) -> None:
 def test_options_end_at_the_first_command_and_other_scripts_are_none(tmp_path: Path) -> None:
     script = read(tmp_path, "-J one", body="echo\n#SBATCH -J two")
     (tmp_path / "plain.sh").write_text("#!/bin/sh\necho\n")
-    (tmp_path / "perl.sh").write_text("#!/usr/bin/perl\n#SBATCH -n1\n")
+    (tmp_path / "none.sh").write_text("#!\n#SBATCH -n1\n")
 
     assert script.job["name"] == "one"
     assert not is_batch_script(tmp_path / "plain.sh")
-    with pytest.raises(RotaError, match="run by 'perl'"):
-        read_batch_script(tmp_path / "perl.sh", [])
+    with pytest.raises(RotaError, match="names no program that runs it"):
+        read_batch_script(tmp_path / "none.sh", [])
+
+
+INTERPRETED = {
+    "python3": """
+import os, sys
+print(os.environ["SLURM_JOB_ID"], os.environ["SLURM_ARRAY_TASK_ID"], sys.argv[1])
+""",
+    "perl -w": """
+use strict; print "$ENV{SLURM_JOB_ID} $ENV{SLURM_ARRAY_TASK_ID} $ARGV[0]\\n";
+""",
+    "awk -f": """
+BEGIN { print ENVIRON["SLURM_JOB_ID"], ENVIRON["SLURM_ARRAY_TASK_ID"], ARGV[1] }
+""",
+}
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETED)
+def test_scripts_of_any_interpreter_find_slurms_variables(interpreter: str, tmp_path: Path) -> None:
+    if shutil.which(interpreter.split()[0]) is None:
+        pytest.skip(f"{interpreter.split()[0]} is not installed")
+    path = tmp_path / "train"
+    path.write_text(f"#!/usr/bin/env -S {interpreter}\n#SBATCH -J any{INTERPRETED[interpreter]}")
+    variables = {"ROTA_JOB_ID": "17", "ROTA_ARRAY_INDEX": "3", "TMPDIR": str(tmp_path), "PATH": os.environ["PATH"]}
+
+    run = read_batch_script(path, ["an argument"]).job["run"]
+    done = subprocess.run(run, capture_output=True, text=True, env=variables, timeout=60, check=False)
+
+    assert (done.stdout, done.stderr) == ("17 3 an argument\n", "")
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\n\r"), max_size=30), max_size=5))
@@ -242,7 +280,7 @@ def test_scripts_run(manager: Manager) -> None:
     )
     (manager.folder / "array.py").write_text(
         "#!/usr/bin/env python3\n#SBATCH --array=3-4\n#SBATCH -J arr\nimport os, sys\n"
-        'print("member", os.environ["ROTA_ARRAY_INDEX"], sys.argv[1:])\n'
+        'print("member", os.environ["SLURM_ARRAY_TASK_ID"], "of", os.environ["SLURM_ARRAY_TASK_COUNT"], sys.argv[1:])\n'
     )
 
     told = manager.rota("submit", "two.sh", "an argument")
@@ -259,7 +297,7 @@ def test_scripts_run(manager: Manager) -> None:
     ]
     for member, job in zip((3, 4), arrays.stdout.split()[-2:], strict=True):
         manager.wait(job, "succeeded")
-        assert manager.said(job).strip() == f"member {member} ['x']"
+        assert manager.said(job).strip() == f"member {member} of 2 ['x']"
     assert bad.returncode == 2
 
 

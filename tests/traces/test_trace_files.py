@@ -86,7 +86,7 @@ def test_parquet_of_other_columns_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RotaError) as caught:
         read_trace(path)
 
-    assert str(caught.value).startswith(f"{path}: unknown column 'when'; known: checkpoint_grace_s, ")
+    assert str(caught.value).startswith(f"{path}: unknown column 'when'; known: array, array_limit, ")
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:

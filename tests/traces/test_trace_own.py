@@ -19,7 +19,8 @@ from rota.core.model.job import (
     Role,
     TenantId,
 )
-from rota.core.model.labels import Operator, Requirement, Toleration
+from rota.core.model.labels import Operator, Requirement, Toleration, fault_in_apart
+from rota.perf.speed.sharing_labels import fault_in_labels
 from rota.traces import Outcome, Submission, Workload, read_trace, write_trace
 from rota.traces.readers.own_schema import COLUMNS, PARSERS
 
@@ -64,6 +65,10 @@ roles = st.builds(
 def jobs(draw: st.DrawFn, id: str, earlier: tuple[str, ...]) -> Job:
     all_roles = tuple(draw(st.lists(roles, min_size=1, max_size=3, unique_by=lambda role: role.name)))
     tasks = all_roles[0].count
+    labels = tuple(draw(st.lists(st.tuples(odd_texts, odd_texts), max_size=3)))
+    if fault_in_apart(labels) or fault_in_labels(labels, all_roles[0].device_milli):
+        labels = ()
+    limit = draw(st.none() | st.integers(1, 99))
     bounds = st.builds(Elastic, min_tasks=st.integers(1, tasks), max_tasks=st.integers(tasks, 100))
     return Job(
         id=JobId(id),
@@ -88,7 +93,9 @@ def jobs(draw: st.DrawFn, id: str, earlier: tuple[str, ...]) -> Job:
         time_limit_s=draw(st.none() | st.floats(0.001, 1e9)),
         max_restarts=draw(st.none() | st.integers(0, 99)),
         checkpoint=draw(st.none() | st.builds(Checkpoint, interval_s=seconds, grace_s=seconds)),
-        labels=tuple(draw(st.lists(st.tuples(odd_texts, odd_texts), max_size=3))),
+        labels=labels,
+        array=None if limit is None else JobId(draw(names)),
+        array_limit=limit,
     )
 
 

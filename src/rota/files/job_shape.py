@@ -306,6 +306,8 @@ class JobFile(FileModel):
     roles: Roles
     array: Annotated[int, Field(strict=True, ge=0)] | None = None
     """Which member of an array this is; the command line sets it."""
+    array_limit: Annotated[int, Field(strict=True, ge=1)] | None = None
+    """How many jobs of the array may run at once; the same in all of them."""
     member: MemberPart | None = None
     """Which task of a job without gang this is; the manager sets it."""
     estimated: Estimated
@@ -322,6 +324,8 @@ class JobFile(FileModel):
         elif self.run is None:
             raise ValueError("run is missing; say what to run")
         self._check_sizes()
+        if self.array_limit is not None and self.array is None:
+            raise ValueError("array_limit is of an array; give array, the job's number in it, or drop it")
         if self.snapshot is not None and self.workdir is not None:
             raise ValueError("a snapshot is the working directory; drop workdir, or snapshot")
         opportunistic = self.class_ == "opportunistic"

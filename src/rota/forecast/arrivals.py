@@ -151,7 +151,8 @@ class _LaterArrivals(Sequence[Submission]):
 
 def _another(job: Job, run: int, number: int) -> Job:
     """Return a job like a past one."""
-    return replace(job, id=JobId(f"later-{run}-{number}"), depends_on=(), deadline_s=None)
+    own = JobId(f"later-{run}-{number}")
+    return replace(job, id=own, depends_on=(), deadline_s=None, array=None, array_limit=None)
 
 
 def _last_stream(batches: Sequence[_Batch]) -> Sequence[_Batch]:

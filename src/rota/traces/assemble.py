@@ -58,6 +58,8 @@ class _Draft:
         self.preemptible = False
         self.preempts = True
         self.labels = labels
+        self.array = None
+        self.array_limit = None
 
 
 def plain_job(

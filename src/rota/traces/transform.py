@@ -134,4 +134,5 @@ def _renamed(each: Submission, prefix: str) -> Submission:
         return each
     job = each.job
     needs = tuple(JobId(prefix + one) for one in job.depends_on)
-    return replace(each, job=replace(job, id=JobId(prefix + job.id), depends_on=needs))
+    array = None if job.array is None else JobId(prefix + job.array)
+    return replace(each, job=replace(job, id=JobId(prefix + job.id), depends_on=needs, array=array))

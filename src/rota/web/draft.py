@@ -95,7 +95,8 @@ def clone_of(spec: Json, *, is_own: bool = True) -> tuple[Json, list[str]]:
     All variables of another user's job count as secrets.
     """
     values = unsettled(masked(spec, whole=not is_own))
-    values.pop("array", None)
+    for of_array in ("array", "array_limit"):
+        values.pop(of_array, None)
     missing: list[str] = []
     for part in (values, *(values.get("roles") or {}).values()):
         env = part.get("env")

@@ -58,7 +58,8 @@ def _of_file(what: list[str]) -> BatchScript | None:
 
 def numbered(jobs: list[Json], array: str, script: BatchScript | None) -> list[Json]:
     """Return the jobs of an array; those of a batch script find Slurm's variables about it."""
-    numbers = members(array)
+    numbers, limit = members(array)
+    jobs = jobs if limit is None else [{**job, "array_limit": limit} for job in jobs]
     if script is None:
         return [{**job, "array": number} for job in jobs for number in numbers]
     about = {"COUNT": len(numbers), "MIN": min(numbers), "MAX": max(numbers)}
@@ -67,15 +68,18 @@ def numbered(jobs: list[Json], array: str, script: BatchScript | None) -> list[J
     return [{**job, "array": number, "env": {**(job.get("env") or {}), **own}} for job in jobs for number in numbers]
 
 
-def members(text: str) -> list[int]:
-    """The numbers in `0-9`, `1,3,5-7` or `0-15:4`."""
+def members(text: str) -> tuple[list[int], int | None]:
+    """The numbers in `0-9`, `1,3,5-7` or `0-15:4`, and how many may run at once if it ends as in `0-9%4`."""
     found: dict[int, None] = {}
-    for part in text.split(","):
+    spans, percent, most = text.partition("%")
+    if percent and not (re.fullmatch(r"[0-9]{1,9}", most.strip(), re.ASCII) and int(most)):
+        raise RotaError(f"--array is {text[:60]!r}; after % goes how many jobs may run at once, as in 0-9%4")
+    for part in spans.split(","):
         span = _SPAN.fullmatch(part.strip())
         first, last = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
         step = int((span and span[3]) or 1)
         if first > last or not step:
-            raise RotaError(f"--array is {text!r}; write it like 0-9, 1,3,5-7 or 0-15:4")
+            raise RotaError(f"--array is {text[:60]!r}; write it like 0-9, 1,3,5-7, 0-15:4 or 0-9%4")
         numbers = range(first, last + 1, step)
         count = len(found) + len(numbers)
         if count > MOST_MEMBERS:
@@ -84,7 +88,7 @@ def members(text: str) -> list[int]:
                 f"limits.jobs_at_once is another number, and never more than {MOST_MEMBERS}; submit them in parts"
             )
         found.update(dict.fromkeys(numbers))
-    return list(found)
+    return list(found), int(most) if percent else None
 
 
 def how_sent(

@@ -96,7 +96,7 @@ def submit(
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
     env_from_shell: EnvFromShellOption = "default",
-    array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
+    array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9, or 0-9%4: 4 at once.")] = None,
     data: DataOption = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     volume: VolumeOption = None,

@@ -40,6 +40,7 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
     ("moves", 0),
     ("restarts", 0),
     ("retry_s", None),
+    ("has_turn", False),
     ("demoted", False),
     ("overhead_s", 0.0),
     ("lost_work", 0.0),
@@ -166,6 +167,8 @@ def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], fr
     for live in state.jobs.values():
         if not live.state.is_final:
             _await_dependencies(state, live)
+    state.turns.restore(state.jobs)
+    for live in state.jobs.values():
         live.enter(derived_phase(live, state, saves=live.job.id in saving))
     return state
 

@@ -129,6 +129,8 @@ class Engine:
         if live.retry_s is not None:
             return Reason(code=ReasonCode.RETRY, until_s=live.retry_s)
         if live.unmet:
+            if self._state.turns.is_waiting(live):
+                return Reason(code=ReasonCode.ARRAY_LIMIT, limit=live.job.array_limit or 0)
             unmet = next(d for d in live.job.depends_on if self._state.jobs[d].state is not JobState.SUCCEEDED)
             return Reason(code=ReasonCode.DEPENDENCY, job=unmet)
         if live.reserved:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rota.core.engine.device_invariants import check_devices
 from rota.core.errors import InvariantBroken
 from rota.core.messages.decisions import Cause
-from rota.core.model.job import WHOLE, JobState
+from rota.core.model.job import WHOLE, JobId, JobState
 from rota.core.model.placement import (
     Placement,
     fault_in,
@@ -40,6 +40,7 @@ def check(state: State) -> None:
             _check_claim(live, live.placement, state.inventory)
     _check_sequence(state)
     _check_dependencies(state)
+    _check_turns(state)
     _check_registers(state)
     for live in state.jobs.values():
         _check_phase(live, state)
@@ -157,8 +158,12 @@ def _check_dependencies(state: State) -> None:
         unmet = [d for d in live.job.depends_on if state.jobs[d].state is not JobState.SUCCEEDED]
         if live.state.is_final:
             continue
-        retries = live.retry_s is not None
-        _must(live.unmet == len(unmet) + retries, live, f"it counts {live.unmet} unmet dependencies, not {len(unmet)}")
+        retries, awaits_turn = live.retry_s is not None, state.turns.is_waiting(live)
+        _must(
+            live.unmet == len(unmet) + retries + awaits_turn,
+            live,
+            f"it counts {live.unmet} unmet dependencies, not {len(unmet)}",
+        )
         for needed in unmet:
             _must(not state.jobs[needed].state.is_final, live, f"job {needed}, which it needs, never succeeds")
             _must(
@@ -168,6 +173,28 @@ def _check_dependencies(state: State) -> None:
             )
         _must(not unmet or live.state in (JobState.HELD, JobState.WAITING), live, "it did not wait")
         _must(not unmet or live.placement is None, live, "it claims devices before its dependencies are met")
+
+
+def _check_turns(state: State) -> None:
+    """Of an array with a limit at most so many jobs contend or run, and no job waits while a turn is free."""
+    taken: dict[JobId, int] = {}
+    for live in state.jobs.values():
+        array, limit = live.job.array, live.job.array_limit
+        if array is None or limit is None:
+            _must(not live.has_turn, live, "it has a turn, which it does not need")
+            continue
+        without = live.state.is_final or live.state is JobState.HELD or live.phase is Phase.BLOCKED
+        _must(live.has_turn or without, live, "it has no turn in its array")
+        _must(not live.has_turn or not without or live.retry_s is not None, live, "it keeps a turn for nothing")
+        taken[array] = taken.get(array, 0) + live.has_turn
+        if state.turns.is_waiting(live):
+            _must(not live.has_turn and live.phase is Phase.BLOCKED, live, "it waits for a turn needlessly")
+            _must(state.turns.taken(array) >= limit, live, "it waits for a turn, and one is free")
+    for live in state.jobs.values():
+        if live.job.array is not None and live.job.array_limit is not None:
+            count = taken[live.job.array]
+            _must(count <= live.job.array_limit, live, f"{count} jobs of its array have turns")
+            _must(count == state.turns.taken(live.job.array), live, "the turns of its array are miscounted")
 
 
 def _check_registers(state: State) -> None:

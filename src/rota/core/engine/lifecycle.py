@@ -44,6 +44,7 @@ class Trigger(Enum):
     DEPENDENCY_MET = "dependency met"
     DEPENDENCY_FAILED = "dependency failed"
     PAUSE_ENDED = "pause ended"
+    TURN_PASSED = "turn of its array"
     TIME_LIMIT_REACHED = "time limit reached"
     NODE_UNUSABLE = "reserved node unusable"
     POLICY_CHANGED = "policy without suspension"
@@ -103,6 +104,7 @@ class Action(Enum):
     INTERRUPT = "requeue or fail, with a new request"
     COUNT_DEPENDENCY = "count"
     END_PAUSE = "end pause"
+    TAKE_TURN = "contend"
     CANCEL_DEPENDENT = "cancel, with its dependents"
     STOP_AT_LIMIT = "stop at the limit"
     LOSE_RESERVATION = "drop reservation"
@@ -254,8 +256,12 @@ TRIGGERS: dict[Trigger, Row] = {
         otherwise=Action.REFUSE,
     ),
     Trigger.PAUSE_ENDED: _row(
-        _to(Action.END_PAUSE, (Phase.BLOCKED,), Phase.WAITING),
+        _to(Action.END_PAUSE, (Phase.BLOCKED,), Phase.WAITING, Phase.BLOCKED),
         _to(Action.END_PAUSE, (Phase.HELD,)),
+        otherwise=Action.REFUSE,
+    ),
+    Trigger.TURN_PASSED: _row(
+        _to(Action.TAKE_TURN, (Phase.BLOCKED,), Phase.WAITING),
         otherwise=Action.REFUSE,
     ),
     Trigger.TIME_LIMIT_REACHED: _row(

@@ -107,6 +107,7 @@ class Transitions:
             Action.INTERRUPT: self._interrupt,
             Action.COUNT_DEPENDENCY: self._count_dependency,
             Action.END_PAUSE: self._end_pause,
+            Action.TAKE_TURN: self._count_dependency,
             Action.CANCEL_DEPENDENT: self._cancel_dependent,
             Action.STOP_AT_LIMIT: self._stop_at_limit,
             Action.LOSE_RESERVATION: self._lose_reservation,
@@ -174,6 +175,7 @@ class Transitions:
     def _hold(self, live: LiveJob, event: JobHeld) -> None:
         self._withdraw(live)
         self._state.hold(live)
+        self._pass_turn(live)
 
     def _release(self, live: LiveJob, event: JobReleased) -> None:
         self._state.release(live)
@@ -337,6 +339,7 @@ class Transitions:
 
     def _cancel_dependent(self, live: LiveJob, event: Trigger) -> None:
         self._state.finish(live, JobState.CANCELLED)
+        self._pass_turn(live)
         self._cancelled.append(live)
 
     def _stop_at_limit(self, live: LiveJob, event: Trigger) -> None:
@@ -359,12 +362,19 @@ class Transitions:
     def _finish(self, live: LiveJob, final: JobState) -> None:
         """End a job. Jobs that depend on it contend, or are cancelled with theirs if it did not succeed."""
         self._state.finish(live, final)
+        self._pass_turn(live)
         is_met = final is JobState.SUCCEEDED
         for dependent in self._state.dependents.pop(live.job.id, ()):
             self._fire(Trigger.DEPENDENCY_MET if is_met else Trigger.DEPENDENCY_FAILED, dependent)
         while self._cancelled:
             for dependent in self._state.dependents.pop(self._cancelled.pop().job.id, ()):
                 self._fire(Trigger.DEPENDENCY_FAILED, dependent)
+
+    def _pass_turn(self, live: LiveJob) -> None:
+        """Let the next job of an array contend, where one that had a turn has ended or is held."""
+        following = None if live.job.array is None else self._state.turns.give_up(live)
+        if following is not None:
+            self._fire(Trigger.TURN_PASSED, following)
 
 
 def _by_phase(row: Row, methods: dict[Action, Callable[[LiveJob, Any], None]]) -> list[Callable[[LiveJob, Any], None]]:

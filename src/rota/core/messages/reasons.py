@@ -22,6 +22,7 @@ class ReasonCode(Enum):
     WOULD_DELAY = "would-delay-reservation"
     VACATING = "devices-being-vacated"
     DEPENDENCY = "waits-for-dependency"
+    ARRAY_LIMIT = "array-limit"
     RETRY = "waits-to-retry"
     HELD = "held"
     ROUND = "next-round"
@@ -59,6 +60,9 @@ class Reason:
     switch_s: float = 0.0
     """How long the switch to it took."""
 
+    limit: int = 0
+    """How many jobs of its array may run at once."""
+
     note: str = ""
     """What else keeps devices from the job, in words."""
 
@@ -95,6 +99,9 @@ class Reason:
                 return f"its {need} are being vacated"
             case ReasonCode.DEPENDENCY:
                 return f"waits for job {self.job} to succeed"
+            case ReasonCode.ARRAY_LIMIT:
+                jobs = "job" if self.limit == 1 else "jobs"
+                return f"at most {self.limit} {jobs} of its array may run at once; starts when others of them end"
             case ReasonCode.RETRY:
                 return "failed and pauses before the next attempt"
             case ReasonCode.HELD:

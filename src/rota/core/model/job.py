@@ -183,6 +183,10 @@ class Job:
     preempts: bool = True
     """Whether other jobs may be stopped in its favour."""
     labels: tuple[tuple[str, str], ...] = ()
+    array: JobId | None = None
+    """The array that it is one of, if that has a limit: the same name in all its jobs."""
+    array_limit: int | None = None
+    """How many jobs of the array may contend or run at once."""
     gpu_milli: int = field(init=False, compare=False)
     """Thousandths of devices that the whole job holds when it runs at its full size."""
 
@@ -203,6 +207,10 @@ class Job:
             raise RotaError(f"job {self.id}: priority is {self.priority}; the lowest is -1 (opportunistic)")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise RotaError(f"job {self.id}: time_limit is {self.time_limit_s:g}; it must be above 0")
+        if self.array_limit is not None and self.array_limit < 1:
+            raise RotaError(f"job {self.id}: array_limit is {self.array_limit}; it must be at least 1")
+        if (self.array is None) != (self.array_limit is None):
+            raise RotaError(f"job {self.id}: array and array_limit belong together; give both or neither")
         if len(self.roles) > 1:
             self._check_roles()
         if self.elastic is not None:

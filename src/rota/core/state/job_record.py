@@ -86,6 +86,7 @@ class LiveJob:
         "ended_s",
         "first_start_s",
         "gpu_milli",
+        "has_turn",
         "job",
         "lease",
         "lost_work",
@@ -136,7 +137,9 @@ class LiveJob:
         self.stopping: Cause | None = None
         """Why a stop was ordered that is not answered yet; decides what becomes of the job then."""
         self.unmet = 0
-        """Unmet dependencies, and one more during its pause after a failure."""
+        """Unmet dependencies, one more during its pause after a failure, and one while it waits for a turn."""
+        self.has_turn = False
+        """Whether it may run as one of its array, where that has a limit."""
         self.retry_s: float | None = None
         """When it contends again after a failure; None if it does not pause."""
         self.demoted = False
@@ -350,6 +353,7 @@ class LiveJob:
         copy.suspended_on = self.suspended_on
         copy.stopping = self.stopping
         copy.unmet = self.unmet
+        copy.has_turn = self.has_turn
         copy.retry_s = self.retry_s
         copy.demoted = self.demoted
         copy.lease = self.lease

@@ -12,11 +12,12 @@ from rota.core.messages.reasons import ReasonCode
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import Job, JobId, JobState, NodeId, is_revision
 from rota.core.model.placement import Placement, suspended_claim
+from rota.core.state.array_turns import ArrayTurns
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.phases import STARTED_WHILE_STOPPING, Order, Phase
-from rota.core.state.vacating import is_blocked_by
+from rota.core.state.vacating import is_vacated
 
 if TYPE_CHECKING:
     from rota.core.engine.protocols import Ledger
@@ -45,6 +46,7 @@ class State:
         "past",
         "reserved",
         "seq",
+        "turns",
         "vacating",
     )
 
@@ -59,6 +61,7 @@ class State:
         self.vacating: dict[JobId, tuple[LiveJob, Placement]] = {}
         """Jobs that have been ordered to leave these devices and have not answered yet."""
         self.dependents: dict[JobId, list[LiveJob]] = {}
+        self.turns = ArrayTurns()
         self.memory: Any = None
         """What the policy remembered when this state was copied or saved, for the policy that adopts it."""
         self.past: dict[str, Past] = {}
@@ -132,9 +135,16 @@ class State:
                 self.dependents.setdefault(needed, []).append(live)
         if held:
             live.enter(Phase.HELD)
-        elif live.unmet:
-            live.enter(Phase.BLOCKED)
+        else:
+            self._contend(live)
         return live
+
+    def _contend(self, live: LiveJob) -> bool:
+        """Let a job wait for devices, unless something still keeps it from running. Return whether it does."""
+        if not live.unmet:
+            self.turns.take(live)
+        live.enter(Phase.BLOCKED if live.unmet else Phase.WAITING)
+        return not live.unmet
 
     def replace_request(self, live: LiveJob, job: Job) -> None:
         """Let a job without devices ask for more than before, though not devices, or for another place in the order."""
@@ -149,7 +159,7 @@ class State:
 
     def release(self, live: LiveJob) -> None:
         """Let a held job run as soon as nothing else keeps it from that."""
-        live.enter(Phase.BLOCKED if live.unmet else Phase.WAITING)
+        self._contend(live)
         live.since_s = self.now_s
 
     def postpone(self, live: LiveJob, retry_s: float) -> None:
@@ -166,10 +176,7 @@ class State:
     def meet_dependency(self, live: LiveJob) -> bool:
         """Count one obstacle less for a job that has not started. Return whether it contends now."""
         live.unmet -= 1
-        if live.unmet or live.phase is not Phase.BLOCKED:
-            return False
-        live.enter(Phase.WAITING)
-        return True
+        return live.phase is Phase.BLOCKED and self._contend(live)
 
     def demote(self, live: LiveJob, demoted: bool) -> None:
         """Record whether a job lost its guarantee, because the tenants' guarantees can't hold it any more."""
@@ -368,20 +375,8 @@ class State:
         del self.jobs[job_id]
 
     def is_clear(self, live: LiveJob) -> bool:
-        """Whether the devices that a job claims are vacated.
-
-        Where host resources, fractions or whole nodes are claimed, any job still leaving the node counts.
-        A job that is being resized does not block itself.
-        """
-        if not self.vacating:
-            return True
-        for leaver, held in self.vacating.values():
-            if leaver is live:
-                if live.stopping is not None:
-                    return False
-            elif is_blocked_by(live, leaver, held):
-                return False
-        return True
+        """Whether the devices that a job claims are vacated."""
+        return not self.vacating or is_vacated(live, self.vacating.values())
 
     def fork(self) -> State:
         """Return an independent copy; records of ended jobs stay shared."""
@@ -391,6 +386,7 @@ class State:
         copy.reserved = {name: twin[name] for name in self.reserved}
         copy.vacating = {name: (twin[name], held) for name, (_, held) in self.vacating.items()}
         copy.dependents = {name: [twin[live.job.id] for live in waiting] for name, waiting in self.dependents.items()}
+        copy.turns = self.turns.fork(twin)
         copy.memory = self.memory
         copy.past = deepcopy(self.past)
         copy.seq = self.seq

@@ -49,6 +49,7 @@ def _refuse(file: JobFile, source: str) -> None:
         (file.interactive is not None, "interactive: use srun --pty, or salloc"),
         (bool(file.data), "data: Slurm fetches no data sets; name their folders in `run`"),
         (file.snapshot is not None, "snapshot: Slurm keeps no code; it runs in workdir"),
+        (file.array_limit is not None, "array_limit: jobs are sent to Slurm one by one; use sbatch --array=0-9%2"),
         (file.member is not None, "member: Slurm starts all tasks of a job together"),
         (bool(file.notify) and file.notify_to != ("email",), "notify_to: Slurm sends mail only"),
     ):

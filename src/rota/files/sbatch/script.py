@@ -14,7 +14,7 @@ from typing import Any
 
 from rota.core.errors import RotaError
 from rota.files.sbatch.options import HINTS, SILENT, UNDERSTOOD, SbatchOption, options_in
-from rota.files.sbatch.stand_ins import STAND_INS
+from rota.files.sbatch.stand_ins import STAND_INS, started
 
 Json = dict[str, Any]
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
@@ -31,6 +31,7 @@ class BatchScript:
 
     job: Json
     array: str | None = None
+    """The numbers of its jobs, and after `%` how many may run at once."""
     held: bool = False
     wait: bool = False
     dry_run: bool = False
@@ -292,14 +293,10 @@ def _array(asked: _Asked) -> str | None:
     text = asked.text("array")
     if text is None:
         return None
-    spans, percent, _ = text.partition("%")
-    if not re.fullmatch(r"\d+(-\d+(:[1-9]\d*)?)?(,\d+(-\d+(:[1-9]\d*)?)?)*", spans, re.ASCII):
-        raise asked.wrong("array", "numbers and spans like 0-9, 1,3,5-7 or 0-15:4")
-    if percent:
-        asked.notes.append(
-            f"{asked.path}: --array={text}: the limit of jobs at once has no effect; quotas limit tenants"
-        )
-    return spans
+    span = r"\d+(-\d+(:[1-9]\d*)?)?"
+    if not re.fullmatch(rf"{span}(,{span})*(%[1-9]\d{{0,8}})?", text, re.ASCII):
+        raise asked.wrong("array", "numbers and spans like 0-9, 1,3,5-7, 0-15:4 or, at most 4 at once, 0-9%4")
+    return text
 
 
 def _passed_on(export: str) -> str:
@@ -340,14 +337,15 @@ def _interpreter(text: str) -> list[str]:
 def _command(path: Path, text: str, arguments: list[str], is_spread: bool, asked: _Asked) -> list[str]:
     """Return the command of each task: the script's interpreter with its text, as Slurm keeps a copy of a script."""
     words = _interpreter(text)
-    program = Path(words[0]).name if words else ""
-    if program in _SHELLS:
+    if not words:
+        raise RotaError(f"{path}: its first line names no program that runs it; begin it with #!/bin/sh or the like")
+    if Path(words[0]).name in _SHELLS:
         if is_spread:
             asked.notes.append(
                 f"{path}: the script runs in each task, and `srun` there runs its command; "
                 "Slurm runs the script once, and `srun` in all tasks"
             )
         return [*words, "-c", f"{STAND_INS}{text}", path.name, *arguments]
-    if program.startswith("python"):
-        return [*words, "-c", text, *arguments]
-    raise RotaError(f"{path}: it is run by {program[:40] or 'nothing'!r}; only shell and Python scripts are read")
+    if is_spread:
+        asked.notes.append(f"{path}: the script runs in each task; Slurm runs it once")
+    return started(words, text, path.name, arguments)

@@ -1,4 +1,7 @@
-"""What stands before a batch script: Slurm's variables, and functions in place of its commands in scripts."""
+"""What stands before a batch script: Slurm's variables, and functions in place of its commands in shell scripts."""
+
+import shlex
+from collections.abc import Sequence
 
 VARIABLES = """\
 export SLURM_JOB_ID="$ROTA_JOB_ID" SLURM_JOBID="$ROTA_JOB_ID" SLURM_JOB_NAME="$ROTA_JOB_NAME"
@@ -38,4 +41,19 @@ scontrol() {
 """
 """A stand-in for `scontrol show hostnames`, by which scripts find the address of their first task."""
 EXPORT = '[ -z "${BASH_VERSION-}" ] || export -f srun scontrol\n'
+OPENED = """\
+script=$(mktemp "${TMPDIR:-/tmp}/script.XXXXXXXX") && printf '%s' "$1" >"$script" && exec 9<"$script" || exit
+rm -f "$script"
+shift
+"""
+"""Opens a file of the script that is the first argument, and leaves nothing of it behind."""
 STAND_INS = f"{VARIABLES}{SRUN}{SCONTROL}{EXPORT}"
+
+
+def started(words: Sequence[str], text: str, name: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that gives a script Slurm's variables and runs it by an interpreter that is no shell."""
+    program = words[0].rpartition("/")[2]
+    if program.startswith("python"):  # so it finds modules in the working directory
+        return ["/bin/sh", "-c", f'{VARIABLES}exec "$@"', name, *words, "-c", text, *arguments]
+    run = f'exec {shlex.join(words)} /dev/fd/9 "$@"'
+    return ["/bin/sh", "-c", f"{VARIABLES}{OPENED}{run}", name, text, *arguments]

@@ -95,7 +95,7 @@ class TemplateFile(FileModel):
     job: dict[Text, Any] | None = None
     sweep: dict[Text, Any] | None = None
     array: Annotated[int, Field(ge=1, le=MOST_JOBS)] | Text | None = None
-    """How many jobs it stands for, numbered from 0 in `ROTA_ARRAY_INDEX`."""
+    """How many jobs it stands for, numbered from 0 in `ROTA_ARRAY_INDEX`; in `"8%2"` at most two run at once."""
 
     @model_validator(mode="after")
     def _agree(self) -> TemplateFile:
@@ -143,9 +143,9 @@ class TemplateFile(FileModel):
         job = filler.filled(self.job)
         if self.array is None:
             return {"jobs": [job]}
-        size, count = filler.size, filler.filled(self.array)
-        if not isinstance(count, int) or not 1 <= count <= MOST_JOBS:
-            raise RotaError(f"{source}: array is {count!r:.60}; it must be a number of jobs from 1 to {MOST_JOBS}")
+        size, (count, limit) = filler.size, _array(filler.filled(self.array), source)
+        if limit is not None:
+            job = {**job, "array_limit": limit}
         if size * count > MOST_OF_ARRAY:
             raise RotaError(
                 f"{source}: {count} jobs of {size} characters exceed {MOST_OF_ARRAY >> 20} MiB; give shorter values"
@@ -159,6 +159,20 @@ def template_file(values: object, source: Path | str = "template") -> TemplateFi
     for job in found.sample(str(source)).get("jobs", [])[:1]:
         submitted_job(job, source)
     return found
+
+
+def _array(given: object, source: str) -> tuple[int, int | None]:
+    """Return the number of jobs, and of those that may run at once."""
+    count, percent, limit = str(given).partition("%")
+    numbers = [count, limit] if percent else [count]
+    if not all(re.fullmatch("[0-9]{1,9}", each.strip(), re.ASCII) and int(each) for each in numbers) or (
+        int(count) > MOST_JOBS
+    ):
+        raise RotaError(
+            f"{source}: array is {given!r:.60}; it must be a number of jobs from 1 to {MOST_JOBS}, "
+            "and as in '8%2' how many of them may run at once"
+        )
+    return int(count), int(limit) if percent else None
 
 
 @cache

@@ -199,15 +199,17 @@ class Requests:
         """Give new jobs their ids, in order; the entry must be added before anything else is awaited."""
         entry = LoopEntry([])
         together: dict[tuple[str, str], list[JobId]] = {}
-        arrays: dict[tuple[str, str], str] = {}
+        arrays: dict[tuple[str, str | None], str] = {}
         known = self._files.known() if any(each.needs for each in new) else frozenset()
         for number, each in enumerate(new, start=self._next + 1):
             job_id, file = JobId(str(number)), each.record.file
             unmet = tuple(name for name in each.needs if name in known)
             job = replace(each.job, id=job_id, name=file.name or str(job_id), depends_on=unmet)
-            entry.events.append(JobArrived(job, held))
             if file.array is not None:
-                each.record.array_id = arrays.setdefault((job.tenant, job.name), job_id)
+                array = each.record.array_id = arrays.setdefault((job.tenant, file.name), job_id)
+                if file.array_limit is not None:
+                    job = replace(job, array=JobId(array), array_limit=file.array_limit)
+            entry.events.append(JobArrived(job, held))
             entry.records[job_id] = each.record
             entry.audit.append(audit_entry(asker, "submit", job_id, job.name))
             if file.name is not None:

@@ -39,7 +39,9 @@ log = logging.getLogger("rota.live")
 LEAST_S = 0.25
 """Between two looks, at least."""
 RESERVATIONS = Asker(name="reservations")
-_OTHER_CAUSES = frozenset({ReasonCode.HELD, ReasonCode.DEPENDENCY, ReasonCode.RETRY, ReasonCode.POLICY_FAILED})
+_OTHER_CAUSES = frozenset(
+    {ReasonCode.HELD, ReasonCode.DEPENDENCY, ReasonCode.ARRAY_LIMIT, ReasonCode.RETRY, ReasonCode.POLICY_FAILED}
+)
 """Reasons to wait that have nothing to do with devices."""
 
 

@@ -45,6 +45,8 @@ _JOB_FIELDS = (
     "preempts",
     "depends_on",
     "labels",
+    "array",
+    "array_limit",
 )
 """Columns that are a job's fields as they stand."""
 
@@ -53,6 +55,8 @@ _COMPANIONS = (
     ("relax_after_s", "locality"),
     ("elastic_min", "elastic_max"),
     ("elastic_max", "elastic_min"),
+    ("array", "array_limit"),
+    ("array_limit", "array"),
     ("checkpoint_grace_s", "checkpoint_interval_s"),
     ("checkpoint_suspend_s", "checkpoint_interval_s"),
     ("checkpoint_resume_s", "checkpoint_interval_s"),

@@ -51,6 +51,8 @@ COLUMNS: Mapping[str, type] = {
     "preempts": bool,
     "depends_on": str,
     "labels": str,
+    "array": str,
+    "array_limit": int,
     "roles": str,
 }
 """All columns in the order in which they are written, with the type that Parquet gives them."""
@@ -107,6 +109,8 @@ def to_record(submission: Submission, work_unit: str) -> Record:
         "preempts": None if job.preempts else False,
         "depends_on": list(job.depends_on) or None,
         "labels": [list(pair) for pair in job.labels] or None,
+        "array": job.array,
+        "array_limit": job.array_limit,
         "roles": [_role_record(role) for role in job.roles],
     }
     _add_wishes(record, job)
@@ -294,6 +298,8 @@ PARSERS: Mapping[str, Callable[[str, Cell], object]] = {
     "preempts": _flag,
     "depends_on": lambda _, value: parse_depends_on(value),
     "labels": lambda _, value: parse_labels(value),
+    "array": _text,
+    "array_limit": _positive_whole,
     "roles": lambda _, value: parse_roles(value),
 }
 """How each column's field becomes a value; one entry per column."""
