@@ -20,15 +20,15 @@ MAX_VALUES = 3000
 START: Json = {"name": "my-job", "resources": {"gpus": 1}, "run": "echo hello from $ROTA_NODE; sleep 30"}
 
 
-def values_of(text: str) -> Json:
-    """Parse the text of a job file; raises `RotaError` naming the line or field that is wrong."""
+def values_of(text: str, what: str = "job") -> Json:
+    """Parse the text of a job file or template; raises `RotaError` naming the line or field that is wrong."""
     if len(text) > MAX_TEXT:
-        raise RotaError(f"the job file is longer than {MAX_TEXT >> 10} KiB")
-    found = parse_yaml(text, "job", most_values=MAX_VALUES)
+        raise RotaError(f"the {what} file is longer than {MAX_TEXT >> 10} KiB")
+    found = parse_yaml(text, what, most_values=MAX_VALUES)
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise RotaError("job: must be a mapping of fields to values")
+        raise RotaError(f"{what}: must be a mapping of fields to values")
     return found
 
 

@@ -15,7 +15,7 @@ from rota.core.errors import RotaError
 from rota.files.job_shape import Name
 from rota.live.accounts.budget import MOST_BUDGETS, AtLimit, Period, UsageBudget
 from rota.live.accounts.keeper import BudgetKeeper, BudgetUse
-from rota.live.intake.requests import NotFound
+from rota.live.intake.requests import Conflict, NotFound
 
 router = APIRouter(tags=["accounts"], responses=PROBLEMS)
 Caller = Annotated[Principal, Depends(principal)]
@@ -77,20 +77,34 @@ async def listed(request: Request, caller: Caller) -> Response:
 @router.put("/budgets/{name}", response_model=BudgetOut)
 async def put(request: Request, caller: Caller, name: BudgetPath, wanted: BudgetIn) -> Response:
     """Add or change a budget; for admins."""
+    return JSONResponse(budget_out(await put_budget(service(request), caller, name, wanted)))
+
+
+async def put_budget(
+    parts: Service, caller: Principal, name: str, wanted: BudgetIn, *, is_new: bool = False
+) -> BudgetUse:
+    """Add or change a budget as an admin; one that is to be new must not be there."""
     caller.must_be_admin()
-    parts = service(request)
     parts.must_exist(wanted.tenant)
     keeper = keeper_of(parts)
-    if len(keeper.all()) >= MOST_BUDGETS and name not in {use.budget.name for use in keeper.all()}:
+    known = {use.budget.name for use in keeper.all()}
+    if is_new and name in known:
+        raise Conflict(f"there is a budget {name!r} already; change that one, or choose another name")
+    if len(known) >= MOST_BUDGETS and name not in known:
         raise RotaError(f"there are {MOST_BUDGETS} budgets already; remove some")
-    given = wanted.model_dump(exclude={"period", "at_limit"})
+    given = wanted.model_dump(include=set(BudgetIn.model_fields) - {"period", "at_limit"})
     budget = UsageBudget(name=name, **given, period=Period(wanted.period), at_limit=AtLimit(wanted.at_limit))
-    return JSONResponse(budget_out(await keeper.put(budget, caller.asker)))
+    return await keeper.put(budget, caller.asker)
 
 
 @router.delete("/budgets/{name}", status_code=204)
 async def remove(request: Request, caller: Caller, name: BudgetPath) -> Response:
     """Remove a budget; jobs that only it held are released. For admins."""
-    caller.must_be_admin()
-    await keeper_of(service(request)).remove(name, caller.asker)
+    await remove_budget(service(request), caller, name)
     return Response(status_code=204)
+
+
+async def remove_budget(parts: Service, caller: Principal, name: str) -> None:
+    """Remove a budget as an admin."""
+    caller.must_be_admin()
+    await keeper_of(parts).remove(name, caller.asker)

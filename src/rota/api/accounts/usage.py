@@ -162,8 +162,12 @@ async def prices(request: Request, caller: Caller) -> Response:
 @router.put("/prices", response_model=PricesOut)
 async def put_prices(request: Request, caller: Caller, wanted: PricesIn) -> Response:
     """Set the prices from the present hour on; for admins."""
+    return JSONResponse(_prices_out(await put_prices_of(service(request), caller, wanted)))
+
+
+async def put_prices_of(parts: Service, caller: Principal, wanted: PricesIn) -> Prices:
+    """Set the prices as an admin."""
     caller.must_be_admin()
-    parts = service(request)
     types = {str(account.node.device_type) for account in parts.control.state.inventory.nodes}
     for kind in wanted.per_gpu_hour:
         if kind != ANY and kind not in types:
@@ -171,8 +175,7 @@ async def put_prices(request: Request, caller: Caller, wanted: PricesIn) -> Resp
                 f"per_gpu_hour: no node has the type {kind[:40]!r}; {did_you_mean(kind[:40], [*types, ANY])}"
             )
     known = await asyncio.to_thread(prices_of, parts.records)
-    after = await set_prices(parts.control, known, wanted.per_gpu_hour, wanted.per_kwh, wanted.currency, caller.asker)
-    return JSONResponse(_prices_out(after))
+    return await set_prices(parts.control, known, wanted.per_gpu_hour, wanted.per_kwh, wanted.currency, caller.asker)
 
 
 def _prices_out(found: Prices) -> Json:

@@ -15,7 +15,7 @@ from rota.api.wire import PROBLEMS
 from rota.core.errors import RotaError
 from rota.files.job_shape import Name
 from rota.live.intake.audit_entry import audit_entry
-from rota.live.intake.requests import NotFound
+from rota.live.intake.requests import Conflict, NotFound
 from rota.store.data.data_sets import DataSet, DataSets
 
 router = APIRouter(tags=["data sets"], responses=PROBLEMS)
@@ -66,25 +66,39 @@ async def listed(request: Request, caller: Caller) -> Response:
 @router.put("/data-sets/{name}", response_model=DataSetOut)
 async def put(request: Request, caller: Caller, name: DataPath, wanted: DataSetIn) -> Response:
     """Add a data set, or replace it; for admins, since its path is one of the machine."""
-    parts = service(request)
+    return JSONResponse(_out(await put_data_set(service(request), caller, name, wanted)))
+
+
+async def put_data_set(
+    parts: Service, caller: Principal, name: str, wanted: DataSetIn, *, is_new: bool = False
+) -> DataSet:
+    """Add or change a data set as an admin; one that is to be new must not be there."""
     caller.must_be_admin()
     for tenant in wanted.tenants:
         parts.must_exist(tenant)
-    made = DataSet(name=name, **{**wanted.model_dump(), "tenants": tuple(wanted.tenants)})
-    is_new = await asyncio.to_thread(_kept(parts).put, made)
-    await _note(parts, caller, "add" if is_new else "change", name, wanted.path)
-    return JSONResponse(_out(made))
+    kept = _kept(parts)
+    if is_new and name in {each.name for each in await asyncio.to_thread(kept.all)}:
+        raise Conflict(f"there is a data set {name!r} already; change that one, or choose another name")
+    given = wanted.model_dump(include=set(DataSetIn.model_fields))
+    made = DataSet(name=name, **{**given, "tenants": tuple(wanted.tenants)})
+    was_added = await asyncio.to_thread(kept.put, made)
+    await _note(parts, caller, "add" if was_added else "change", name, wanted.path)
+    return made
 
 
 @router.delete("/data-sets/{name}", response_model=dict[str, str])
 async def remove(request: Request, caller: Caller, name: DataPath) -> Response:
     """Forget a data set; its files stay. Jobs that name it and have not started can't start any more."""
-    parts = service(request)
+    await remove_data_set(service(request), caller, name)
+    return JSONResponse({"name": name})
+
+
+async def remove_data_set(parts: Service, caller: Principal, name: str) -> None:
+    """Forget a data set as an admin."""
     caller.must_be_admin()
     if not await asyncio.to_thread(_kept(parts).remove, name):
         raise NotFound(f"there is no data set {name[:64]!r}")
     await _note(parts, caller, "remove", name, "")
-    return JSONResponse({"name": name})
 
 
 async def _note(parts: Service, caller: Principal, what: str, name: str, detail: str) -> None:

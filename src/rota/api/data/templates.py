@@ -13,7 +13,7 @@ from rota.api.service import Service, principal, service
 from rota.api.wire import PROBLEMS
 from rota.files.job_shape import Name
 from rota.live.data.template_registry import JobTemplate, TemplateRegistry
-from rota.live.intake.requests import NotFound
+from rota.live.intake.requests import Conflict, NotFound
 
 router = APIRouter(tags=["templates"], responses=PROBLEMS)
 Caller = Annotated[Principal, Depends(principal)]
@@ -75,18 +75,32 @@ async def fill(request: Request, caller: Caller, name: TemplatePath, wanted: Fil
 @router.put("/templates/{name}", response_model=TemplateOut)
 async def put(request: Request, caller: Caller, name: TemplatePath, values: Json, tenant: Tenant = None) -> Response:
     """Add a template to a tenant, or replace it; for the tenant's maintainers."""
-    parts = service(request)
+    return JSONResponse(_out(await put_template(service(request), caller, name, values, tenant)))
+
+
+async def put_template(
+    parts: Service, caller: Principal, name: str, values: Json, tenant: str | None, *, is_new: bool = False
+) -> JobTemplate:
+    """Add or change a template as a maintainer of its tenant; one that is to be new must not be there."""
     owner = _changed(parts, caller, tenant)
-    return JSONResponse(_out(await _registry(parts).put(name, owner, values, caller.asker)))
+    registry = _registry(parts)
+    if is_new and any((each.tenant, each.name) == (owner, name) for each in registry.visible((owner,))):
+        raise Conflict(f"tenant {owner} has a template {name!r} already; change that one, or choose another name")
+    return await registry.put(name, owner, values, caller.asker)
 
 
 @router.delete("/templates/{name}", response_model=dict[str, str])
 async def remove(request: Request, caller: Caller, name: TemplatePath, tenant: Tenant = None) -> Response:
     """Remove a template of a tenant; for the tenant's maintainers."""
-    parts = service(request)
+    owner = await remove_template(service(request), caller, name, tenant)
+    return JSONResponse({"name": name, "tenant": owner})
+
+
+async def remove_template(parts: Service, caller: Principal, name: str, tenant: str | None) -> str:
+    """Remove a template as a maintainer of its tenant; return the tenant."""
     owner = _changed(parts, caller, tenant)
     await _registry(parts).remove(name, owner, caller.asker)
-    return JSONResponse({"name": name, "tenant": owner})
+    return owner
 
 
 def _registry(parts: Service) -> TemplateRegistry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from nicegui import html, ui
 
@@ -12,6 +13,7 @@ from rota.files.templates.template_file import TemplateParameter
 from rota.live.data.template_registry import JobTemplate
 from rota.live.intake.audit_entry import Asker
 from rota.web import draft
+from rota.web.forms.templates import ask_template, changed_tenants, drop_template
 from rota.web.frame import heading
 from rota.web.page_context import PageContext
 from rota.web.parts.basics import button, card, confirm, empty, set_text
@@ -41,7 +43,13 @@ class TemplatePage:
         self._templates = templates
         self._template = templates[key]
         self._values: Json = {}
+        self._change: ui.button | None = None
+        self._remove: ui.button | None = None
         with heading("Templates", "Choose a template, fill in its parameters, and submit what it stands for."):
+            if changed_tenants(context):
+                button("Add", "add").on_click(self._add)
+                self._change = button("Change", "edit").on_click(self._ask)
+                self._remove = button("Remove", "delete", grave=True).on_click(self._drop)
             button("Submit", "send", primary=True).on_click(self._submit)
         self._verdict = html.div().classes("verdict").props("role=alert")
         with html.div().classes("grid submit-grid"):
@@ -55,12 +63,36 @@ class TemplatePage:
                 self._text = html.pre().classes("code").props('tabindex=0 role=region aria-label="Job file"')
         self._show()
 
+    async def _add(self) -> None:
+        await self._ask_form(None)
+
+    async def _ask(self) -> None:
+        await self._ask_form(self._template)
+
+    async def _ask_form(self, template: JobTemplate | None) -> None:
+        saved = await ask_template(self._context, template)
+        if saved is not None:
+            ui.navigate.to(f"/templates?name={quote(saved)}")
+
+    async def _drop(self) -> None:
+        if await drop_template(self._context, self._template):
+            ui.navigate.to("/templates")
+
+    def _show_actions(self) -> None:
+        """Offer to change and remove the template if it is of one of the visitor's tenants, and to copy Rota's."""
+        if self._change is None or self._remove is None:
+            return
+        own = self._template.tenant in changed_tenants(self._context)
+        self._change.set_text("Change" if own else "Copy")
+        self._remove.set_visibility(own)
+
     def _chosen(self) -> None:
         self._template = self._templates[str(self._choice.value)]
         self._show()
 
     def _show(self) -> None:
         self._values = {}
+        self._show_actions()
         set_text(self._about, self._template.file.description)
         self._form.clear()
         with self._form:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -92,6 +92,15 @@ async def confirm(question: str, consequence: str, verb: str, *, grave: bool = F
             )
     dialog.on("hide", dialog.delete)  # not earlier: hiding the dialog returns the focus to its previous element
     return bool(await dialog)
+
+
+def row_actions(name: str, change: Callable[[], object], remove: Callable[[], object]) -> None:
+    """Show the cell of a row with buttons that change and remove it; they name it."""
+    with html.td(), html.div().classes("row-actions"):
+        for verb, icon, action in (("Change", "edit", change), ("Remove", "delete", remove)):
+            made = ui.button(icon=icon, color=None, on_click=action).props("flat round dense").classes("quiet")
+            made.props["aria-label"] = f"{verb} {name}"
+            made.tooltip(verb)
 
 
 def button(text: str, icon: str, *, primary: bool = False, grave: bool = False) -> ui.button:

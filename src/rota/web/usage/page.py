@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 from typing import Any
@@ -11,9 +12,11 @@ from nicegui import html, ui
 from nicegui.events import ValueChangeEventArguments
 
 from rota.api.accounts.usage import standing_of
-from rota.live.accounts.prices import Prices
+from rota.live.accounts.budget import UsageBudget
+from rota.live.accounts.prices import Prices, prices_of
 from rota.live.accounts.report import UsageQuery, grouped
 from rota.store import clock
+from rota.web.forms.accounts import ask_budget, ask_prices, drop_budget
 from rota.web.frame import heading
 from rota.web.page_context import PageContext
 from rota.web.parts.basics import Tile, button, card, empty
@@ -49,6 +52,9 @@ class UsagePage:
         self._drawn: dict[str, object] = {}
         self._rows: list[Json] = []
         with heading("Usage", "Used GPU hours, running jobs included. The address of this page can be shared."):
+            if context.is_admin:
+                button("Prices", "payments").on_click(self._ask_prices)
+                button("Add budget", "add").on_click(lambda: self._ask_budget())
             button("CSV", "download").on_click(self._download)
         with html.div().classes("filters"):
             self._select(SPANS, self._span, "Time", self._set_span)
@@ -172,7 +178,8 @@ class UsagePage:
         if self._is_new("budgets", found):
             self._budgets.clear()
             with self._budgets:
-                show_budgets(found, prices.currency)
+                is_admin = self._context.is_admin
+                show_budgets(found, prices.currency, (self._ask_budget, self._drop_budget) if is_admin else None)
 
     async def _show_shares(self) -> None:
         allowed = self._context.tenants()
@@ -181,6 +188,19 @@ class UsagePage:
             self._shares.clear()
             with self._shares:
                 show_standings(found)
+
+    async def _ask_budget(self, budget: UsageBudget | None = None) -> None:
+        if await ask_budget(self._context, budget):
+            await self.update()
+
+    async def _drop_budget(self, budget: UsageBudget) -> None:
+        if await drop_budget(self._context, budget.name):
+            await self.update()
+
+    async def _ask_prices(self) -> None:
+        prices = await asyncio.to_thread(prices_of, self._context.service.records)
+        if await ask_prices(self._context, prices):
+            await self.update()
 
     def _download(self) -> None:
         """Hand out what the chart shows, as a file."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from nicegui import html
 
+from rota.live.accounts.budget import UsageBudget
 from rota.live.accounts.fair_share import FairShareStanding
 from rota.live.accounts.keeper import BudgetUse
-from rota.web.parts.basics import bar, empty
+from rota.web.parts.basics import bar, empty, row_actions
 
+BudgetAction = Callable[[UsageBudget], Awaitable[None]]
 Json = dict[str, Any]
 MOST_ROWS = 200
 NO_NAME = "(none)"
@@ -60,10 +63,19 @@ def show_sums(rows: Sequence[Json], by: str, currency: str) -> None:
         html.p(f"The first {MOST_ROWS} of {len(ordered)}; the file has all.").classes("muted padded")
 
 
-def show_budgets(uses: Sequence[BudgetUse], currency: str) -> None:
-    """Show budgets with what is used of each in its present period."""
+def show_budgets(
+    uses: Sequence[BudgetUse], currency: str, changes: tuple[BudgetAction, BudgetAction] | None = None
+) -> None:
+    """Show budgets with what is used of each in its present period, and buttons that change and remove it."""
     with html.table().classes("table").props('aria-label="Budgets"'):
-        _head([("Budget", ""), ("Of", "hide-phone"), ("Used", "number"), ("", "grow"), ("At the limit", "hide-phone")])
+        titles = [
+            ("Budget", ""),
+            ("Of", "hide-phone"),
+            ("Used", "number"),
+            ("", "grow"),
+            ("At the limit", "hide-phone"),
+        ]
+        _head([*titles, ("Actions", "number")] if changes else titles)
         with html.tbody():
             for use in uses:
                 budget = use.budget
@@ -82,6 +94,9 @@ def show_budgets(uses: Sequence[BudgetUse], currency: str) -> None:
                         share = 1.0 if not budget.limit else min(use.used / budget.limit, 1.0)
                         bar((("used", share, "bad" if use.is_reached else "busy"),), 1.0, f"{budget.name}: {text}")
                     html.td(budget.at_limit.value).classes("hide-phone")
+                    if changes is not None:
+                        change, remove = (partial(each, budget) for each in changes)
+                        row_actions(f"budget {budget.name}", change, remove)
 
 
 def show_standings(found: Sequence[FairShareStanding]) -> None:

@@ -1,0 +1,1 @@
+"""Forms of what admins and maintainers change: budgets, prices, data sets and templates."""
