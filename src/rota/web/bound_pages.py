@@ -17,6 +17,8 @@ from rota.web.sessions import Visitor
 
 LEAVE_S = 0.3
 """How long a page has to open the login page before its socket is closed."""
+LOAD_AGAIN = "Implicit handshake failed"
+"""The refusal after which NiceGUI's script loads the page again."""
 Handler = Callable[..., Any]
 
 
@@ -84,7 +86,8 @@ class BoundPages:
         async def checked(sid: str, environ: dict[str, Any], auth: Any = None) -> Any:
             named = parse_qs(environ.get("QUERY_STRING", "")).get("client_id")
             if named is not None and not self.allows(environ.get("asgi.scope", {}), named[0]):
-                raise SocketRefused("this page belongs to another session")
+                is_gone = named[0] not in Client.instances  # after a restart, or a connection that was lost for long
+                raise SocketRefused(LOAD_AGAIN if is_gone else "this page belongs to another session")
             return await handler(sid, environ, auth)
 
         return checked

@@ -42,6 +42,7 @@ _TOGGLE_THEME = """() => {
 def frame(context: PageContext, path: str) -> Iterator[None]:
     """Build the frame; elements created in the context become the page's content."""
     ui.add_head_html(f'<link rel="stylesheet" href="/_rota/style.css?{__version__}">')
+    ui.add_head_html(f'<script defer src="/_rota/kept_input.js?{__version__}"></script>')
     ui.dark_mode(THEMES.get(context.request.cookies.get("rota_theme", "")))
     with html.a("Skip to content", href="#content").classes("skip"):
         pass

@@ -102,14 +102,17 @@ class SubmitPage:
                 html.p("All fields of a job file can be set here, including those missing from the form.").classes(
                     "muted"
                 )
-        self._fill()
 
     def _input(self, field: Field) -> Any:
+        # Its first value is given here: one that is set later would come after what a user has typed already.
+        shown = _show(draft.get(self._values, field.path))
         element: Any
         if field.kind == "command":
-            element = ui.textarea(field.label).props('input-class="yaml" rows=3 autogrow').classes("form-wide")
+            element = (
+                ui.textarea(field.label, value=shown).props('input-class="yaml" rows=3 autogrow').classes("form-wide")
+            )
         else:
-            element = ui.input(field.label, placeholder=field.hint)
+            element = ui.input(field.label, value=shown, placeholder=field.hint)
         # No `debounce`: on a slow page Quasar then shows the value of before for a moment, and sends it as if typed.
         element.props("outlined dense stack-label")
         element.on_value_change(lambda event: self._field_changed(field, event))
