@@ -89,6 +89,19 @@ def run(folder: Path, *words: str) -> str:
     return found.stdout
 
 
+@pytest.mark.parametrize("name", ["", "engine-steps-are-slow"])
+def test_no_two_alerts_have_one_name(name: str) -> None:
+    own = AlertsPart.model_validate(
+        {"rules": [{"name": name, "when": "rota_jobs > 5", "message": "x"}] if name else []}
+    )
+    rules = prometheus_rules(MonitoredPlace.MACHINE, own.all_rules)
+
+    found = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+
+    assert len(set(found)) == len(found)
+    assert ("RotaEngineStepsAreSlowBySettings" in found) == bool(name)
+
+
 @pytest.mark.slow
 def test_prometheus_loads_the_rules_and_they_fire(tmp_path: Path) -> None:
     exported = forked.run(["alerts", "export", "prometheus", "--out", str(tmp_path / "rules.yaml")], env={**os.environ})
@@ -101,7 +114,7 @@ def test_prometheus_loads_the_rules_and_they_fire(tmp_path: Path) -> None:
         for number, expression in enumerate(expressions(place))
     ]
     (tmp_path / "panels.yaml").write_text(json.dumps({"groups": [{"name": "panels", "rules": panels}]}))
-    run(tmp_path, "check", "rules", "rules.yaml", "kubernetes.yaml", "panels.yaml")
+    run(tmp_path, "check", "rules", "--lint-fatal", "rules.yaml", "kubernetes.yaml", "panels.yaml")
 
     summary = "A job of tenant nlp waits for 13h 0m 0s; `rota ps` and `rota why` say for what."
     wait = {"exp_labels": {"severity": "warning", "tenant": "nlp"}, "exp_annotations": {"summary": summary}}

@@ -54,6 +54,7 @@ def test_objects_are_files_below_one_folder(tmp_path: Path, bucket: Any) -> None
     assert content(found.path) == {"a": b"1", "deep/er/b": b"22"}
     assert (found.files, found.size, found.fetched) == (2, 3, 3)
     assert not (found.path / "a").stat().st_mode & 0o222
+    assert not any(each.stat().st_mode & 0o222 for each in (found.path, found.path / "deep" / "er")), "nor be added to"
 
 
 def test_only_what_changed_is_fetched_and_what_runs_keeps_its_version(tmp_path: Path, bucket: Any) -> None:

@@ -122,7 +122,7 @@ def test_a_page_outlives_a_restart_of_the_manager_with_what_was_typed(chromium: 
     expect(page.get_by_role("status")).to_contain_text("would start")
 
 
-def test_a_page_that_its_user_reloads_begins_anew(chromium: Browser, manager: Manager) -> None:
+def test_a_page_that_its_user_reloads_starts_empty(chromium: Browser, manager: Manager) -> None:
     page = typed_draft(window(chromium, manager))
 
     page.reload()

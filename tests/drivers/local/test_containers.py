@@ -26,6 +26,7 @@ from rota.drivers.local.containers.short_folder import make_short, remove_short
 from rota.drivers.local.containers.volumes import MountedVolume, image_name, volumes_of
 from rota.drivers.local.failure import FailureClass, classify
 from rota.drivers.local.task_runner.containers import become
+from rota.drivers.local.task_runner.containers.container_processes import was_not_started
 from rota.files.job import job_file
 from rota.files.up_file import ContainersPart
 
@@ -338,6 +339,38 @@ def test_container_that_can_not_be_started_is_not_tried_again(output: str, cause
     assert (failure.kind, failure.code) == (FailureClass.PERMANENT, "container")
     assert failure.cause.endswith(cause)
     assert classify(125, None, output).code != "container"
+
+
+def test_runtime_that_starts_no_container_is_named_and_a_command_that_is_missing_is_not(tmp_path: Path) -> None:
+    said = "Error: OCI runtime error: crun: cgroups in hybrid mode not supported\n"
+    task = {"container": {"pidfile": str(tmp_path / "pid")}}
+
+    assert was_not_started(task, {"exit_code": 126})
+    failure = classify(126, None, said, not_contained=True)
+    assert (failure.kind, failure.code) == (FailureClass.PERMANENT, "container")
+    assert failure.cause.endswith("started: OCI runtime error: crun: cgroups in hybrid mode not supported")
+    missing = (
+        "Error: crun: executable file `x` not found in $PATH: No such file or directory: OCI runtime attempted to "
+    )
+    assert classify(127, None, f"{missing}invoke a command that was not found\n", not_contained=True).code == "command"
+    (tmp_path / "pid").write_text("17")
+    assert not was_not_started(task, {"exit_code": 126}), "it ran, and its command ended so"
+    assert not was_not_started({"container": {}}, {"exit_code": 126}), "Docker ends with 125"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "fault"),
+    [(127, "Error: crun: executable file not found", ""), (126, "warning\nError: no cgroups", "Error: no cgroups")],
+)
+def test_podman_is_tried_without_an_image(
+    code: int, said: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "podman"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit {code}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(podman, "SEARCHED", f"{tmp_path}:/usr/bin:/bin")
+
+    assert podman.fault_of_podman() == fault
 
 
 def test_command_that_is_not_in_the_image_is_named() -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from rota.cli.extras import way_to
 from rota.drivers.local.confinement.abilities import find_confinement
 from rota.drivers.local.containers.gpu_names import has_specification
-from rota.drivers.local.containers.podman import find_init
+from rota.drivers.local.containers.podman import fault_of_podman, find_init
 from rota.drivers.local.containers.settings import RuntimeName, runtimes_here
 from rota.drivers.local.gpu.abilities import gpu_abilities
 from rota.drivers.local.task_runner.nvml import find_nvml
@@ -221,7 +221,10 @@ def _containers() -> Iterator[MachineFinding]:
     faults = runtimes_here()
     there = [name for name, why in faults.items() if not why]
     missing = [f"{why} (`apt-get install podman crun catatonit`)" for name, why in faults.items() if why][:1]
-    if RuntimeName.PODMAN in there:
+    if RuntimeName.PODMAN in there and (fault := fault_of_podman()):
+        missing, there = [f"mend: {fault}"], [name for name in there if name is not RuntimeName.PODMAN]
+        faults[RuntimeName.PODMAN] = "podman starts no containers here"
+    elif RuntimeName.PODMAN in there:
         missing = [] if find_init() else ["install catatonit: signals then reach programs that do not handle them"]
     yield MachineFinding(
         what="containers",

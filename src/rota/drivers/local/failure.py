@@ -47,6 +47,8 @@ _NOT_RUN = re.compile(r"^rota: can't run (?:the task|.{1,300}? in .{1,300}?): (?
 """What a supervisor writes when a task could not be started."""
 _NOT_CONTAINED = re.compile(r"^(?:Error|docker|FATAL): +([^\n]{1,300})$", re.MULTILINE)
 """What runtimes write when they can't start a container."""
+_NO_COMMAND = "attempted to invoke a command that was not found"
+"""What Podman writes where the container lacks the job's command."""
 _NOT_EXECUTED = re.compile(r"^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>[^\n]{1,200})\s*\Z", re.MULTILINE)
 """What the first process of a container writes when it can't start the command."""
 _COMMAND_SIGNS = (
@@ -95,7 +97,7 @@ def classify(
         return _failure(
             FailureClass.TRANSIENT, FailureCode.DEVICE, f"it could not be suspended or resumed: {not_suspended}"
         )
-    if not_contained and (said := _NOT_CONTAINED.findall(end_of_output)):
+    if not_contained and _NO_COMMAND not in end_of_output and (said := _NOT_CONTAINED.findall(end_of_output)):
         return _failure(
             FailureClass.PERMANENT, FailureCode.CONTAINER, f"its container could not be started: {said[-1]}"
         )

@@ -51,6 +51,10 @@ def prometheus_rules(place: MonitoredPlace, own: Iterable[AlertRule] = ()) -> Js
     assert isinstance(found, dict), "the rules are a mapping"
     groups = [{**group, "rules": _for_place(group["rules"], place)} for group in found["groups"]]
     more = [_rule(rule) for rule in own if _is_scraped(rule)]
+    taken = {rule["alert"] for group in groups for rule in group["rules"]}
+    for rule in more:
+        if rule["alert"] in taken:  # Prometheus can't tell two of one name apart
+            rule["alert"] += "BySettings"
     return {"groups": [*groups, *([{"name": "rota-settings", "rules": more}] if more else [])]}
 
 

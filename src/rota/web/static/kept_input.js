@@ -1,5 +1,5 @@
 // Keeps what was typed when a page has to be loaded again because its connection was lost: the manager was restarted,
-// or the computer slept. A page that its user reloads begins anew.
+// or the computer slept. A page that its user reloads starts empty.
 (() => {
   const KEY = `rota-typed ${location.pathname}${location.search}`;
   const typed = new Map();

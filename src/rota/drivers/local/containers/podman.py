@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +25,8 @@ from rota.drivers.local.containers.short_folder import make_short
 from rota.store.run_folder import Json
 
 INFO_S = 60.0
+NO_COMMAND = 127
+"""The exit code of a container that lacks its command."""
 INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit")
 DRIVERS = ("overlay", "vfs", "btrfs", "zfs")
 RUNTIME = "crun"
@@ -37,6 +40,31 @@ class PodmanStore:
     folder: Path
     driver: str
     options: tuple[str, ...]
+
+
+def fault_of_podman() -> str:
+    """Return why Podman starts no containers here; empty if it does. It needs no image: that of the trial is empty."""
+    program = shutil.which("podman", path=SEARCHED)
+    if program is None:
+        return "podman is not installed"
+    limits = ("--ulimit", "nofile=256:256", "--ulimit", "nproc=1000:1000")
+    with tempfile.TemporaryDirectory() as empty:
+        words = [program, "--runtime", RUNTIME, "run", "--rm", "--network=host", "--cgroups=disabled", *limits]
+        try:
+            done = subprocess.run(
+                [*words, "--rootfs", empty, "/nothing"],
+                capture_output=True,
+                text=True,
+                timeout=INFO_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                cwd="/",
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)[:300]
+    if done.returncode == NO_COMMAND:  # the container was there, and its command was looked for
+        return ""
+    return next((line for line in reversed(done.stderr.splitlines()) if line), f"exit code {done.returncode}")[:300]
 
 
 @lru_cache(maxsize=4)

@@ -195,12 +195,14 @@ class CacheEntry:
         if final.is_dir():
             return name
         draft = self.folder / "versions" / f"{name}.part"
-        shutil.rmtree(draft, ignore_errors=True)
+        _remove(draft)
         draft.mkdir(mode=0o755)
         for each in files:
             target = draft / each.path
             target.parent.mkdir(parents=True, exist_ok=True)
             os.link(self.place(each), target)
+        for folder, _, _ in os.walk(draft):
+            os.chmod(folder, 0o555)  # a job that added a file would add it to the data of all later jobs
         draft.replace(final)
         return name
 
@@ -228,7 +230,7 @@ class CacheEntry:
         gone = self.folder / "versions" / f"{version}.gone"
         with contextlib.suppress(FileNotFoundError):
             self.path(version).replace(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        _remove(gone)
         shutil.rmtree(self.folder / "pins" / version, ignore_errors=True)
         with contextlib.suppress(BlockingIOError), _lock(self.folder / ".lock", waits=False):
             self.sweep()
@@ -252,3 +254,10 @@ def _lock(path: Path, *, waits: bool = True) -> Iterator[None]:
 
 def _gib(size: float) -> str:
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 28 else f"{size / (1 << 20):.1f} MiB"
+
+
+def _remove(version: Path) -> None:
+    """Remove the folder of a version, in whose folders nothing can be changed."""
+    for folder, _, _ in os.walk(version):
+        os.chmod(folder, 0o755)
+    shutil.rmtree(version, ignore_errors=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NOT_STARTED = 125
 """The exit code of Podman and Docker that could not start a container."""
+NOT_INVOKED = (126, 127)
+"""Those of Podman whose runtime could not, which commands of containers have too."""
 FATAL = 255
 """That of Apptainer."""
 REMOVE_S = 60.0
@@ -83,10 +85,12 @@ class ContainerProcesses(TaskProcesses):
 def was_not_started(task: Json, ended: Json) -> bool:
     """Whether the container could not be started, so that its end is the runtime's."""
     container = task.get("container")
-    if not container or ended.get("exit_code") not in (NOT_STARTED, FATAL):
+    if not container or ended.get("exit_code") not in (NOT_STARTED, FATAL, *NOT_INVOKED):
         return False
     pidfile = container.get("pidfile")
-    return pidfile is None or not os.path.exists(pidfile)
+    if pidfile is None:
+        return ended["exit_code"] not in NOT_INVOKED
+    return not os.path.exists(pidfile)
 
 
 def usage(task: Json) -> Json:
