@@ -71,6 +71,11 @@ def steps_done(values: Json) -> Counter[str]:
     return Counter((Path(values["job"]["run"][2]) / "steps").read_text().splitlines())
 
 
+def begun_in(log: Path) -> int:
+    """How many trials have done a step."""
+    return len({line.split()[0] for line in log.read_text().splitlines()}) if log.exists() else 0
+
+
 def jobs_of(manager: Manager) -> list[str]:
     return [job["name"] for job in manager.client.jobs(all=True) if job["name"].startswith("search-")]
 
@@ -111,6 +116,75 @@ def test_kills_lose_no_trial_and_begin_none_twice(manager: Manager) -> None:
     assert set(steps_done(values).values()) == {1}
     assert Counter(run["state"] for run in found["runs"])["failed"] == 0
     assert min(found["runs"], key=lambda run: run["params"]["x"])["state"] == "completed"
+
+
+def test_trials_save_and_leave_at_their_rung_while_no_manager_runs(manager: Manager) -> None:
+    rule = {"rule": "asha", "min_steps": 40, "max_steps": 400, "factor": 4}
+    values = sweep(manager, trials=8, steps=400, early_stop=rule)
+    sweep_id = manager.client.start_sweep(values)["id"]
+    log = Path(values["job"]["run"][2]) / "steps"
+
+    eventually(lambda: begun_in(log) == 8)
+    manager.kill()
+    eventually(lambda: not manager.task_processes())
+
+    last = {trial: int(step) for trial, step in (line.split() for line in log.read_text().splitlines())}
+    assert set(last.values()) <= {39, 159}, "each has left right at a rung"
+    manager.start()
+    found = ended(manager, sweep_id)
+    assert set(steps_done(values).values()) == {1}
+    assert Counter(run["state"] for run in found["runs"])["failed"] == 0
+    assert min(found["runs"], key=lambda run: run["params"]["x"])["state"] == "completed"
+
+
+PRINTING = """
+trap 'echo "$step" > saved-$ROTA_TRIAL; exit 0' TERM
+step=$(cat saved-$ROTA_TRIAL 2>/dev/null || echo 0)
+while [ "$step" -lt 400 ]; do
+  step=$((step + 1)); echo "epoch $step: loss $ROTA_PARAM_X"; echo "$ROTA_TRIAL $step" >> steps; sleep 0.02
+done
+"""
+
+
+def test_trials_that_only_print_leave_too(manager: Manager, tmp_path: Path) -> None:
+    rule = {"rule": "asha", "min_steps": 40, "max_steps": 400, "factor": 4}
+    folder = tmp_path / "prints"
+    folder.mkdir()
+    job = {"run": PRINTING, "workdir": str(folder), "resources": {"gpus": 1}, "checkpoint": {"grace": "60s"}}
+    lines = {"log": "epoch {step}: loss {value}"}
+    values = sweep(manager, trials=8, early_stop=rule, objective=lines, job=job)
+    sweep_id = manager.client.start_sweep(values)["id"]
+
+    eventually(lambda: begun_in(folder / "steps") == 8)
+    manager.kill()
+    eventually(lambda: not manager.task_processes())
+    manager.start()
+    found = ended(manager, sweep_id)
+
+    best = min(found["runs"], key=lambda run: run["params"]["x"])
+    assert (best["state"], best["step"]) == ("completed", 400)
+    assert Counter(run["state"] for run in found["runs"])["failed"] == 0
+    assert set(Counter((folder / "steps").read_text().splitlines()).values()) == {1}
+
+
+def test_trial_that_a_user_holds_stays_held_over_a_restart(manager: Manager) -> None:
+    values = sweep(manager, trials=3, parallel=3, steps=5000, early_stop="none")
+    values["job"]["resources"] = {"gpus": 4}
+    sweep_id = manager.client.start_sweep(values)["id"]
+    eventually(lambda: sorted(job["state"] for job in manager.client.jobs()) == ["running", "running", "waiting"])
+    held = next(job["id"] for job in manager.client.jobs() if job["state"] == "waiting")
+    manager.client.act(held, "hold")
+
+    manager.kill()
+    manager.start()
+
+    running = next(job["id"] for job in manager.client.jobs() if job["id"] != held)
+    manager.client.act(running, "cancel")
+    manager.wait(running, "cancelled")
+    eventually(lambda: manager.client.sweep(sweep_id)["states"]["cancelled"] == 1)
+    assert manager.state(held) == "held"
+    manager.client.act(held, "release")
+    manager.wait(held, "running")
 
 
 def test_metric_of_output_lines_with_another_rule(shared: Manager) -> None:
