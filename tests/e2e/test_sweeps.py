@@ -204,6 +204,34 @@ def test_metric_of_output_lines_with_another_rule(shared: Manager) -> None:
     assert [run["state"] for run in found["runs"]] == ["completed"] * 3
 
 
+def test_sweep_whose_trials_all_fail_says_so_and_why(shared: Manager, tmp_path: Path) -> None:
+    script, file = tmp_path / "train.py", tmp_path / "wrong.yaml"
+    script.write_text("import no_such_module\n")
+    job: Json = {"run": [sys.executable, str(script)], "resources": {"gpus": 1}}
+    file.write_text(json.dumps({"parameters": {"x": [1, 2, 3]}, "sampler": "grid", "job": job}))
+
+    waited = _sent(shared, tmp_path, "sweep", "wrong.yaml", "--wait")
+
+    sweep_id = waited.stdout.strip()
+    assert waited.returncode == 100, waited.stderr
+    assert f"sweep {sweep_id} failed: all 3 trials failed" in waited.stderr
+    assert "trial 0: import error (permanent); see `rota logs " in waited.stderr
+    found = shared.client.sweep(sweep_id)
+    assert (found["state"], {run["state"] for run in found["runs"]}) == ("failed", {"failed"})
+    assert {run["why"] for run in found["runs"]} == {"import error (permanent)"}
+
+
+def test_sweep_whose_trials_report_nothing_has_failed(shared: Manager, tmp_path: Path) -> None:
+    file = tmp_path / "silent.yaml"
+    job: Json = {"run": "echo hello", "resources": {"gpus": 1}}
+    file.write_text(json.dumps({"parameters": {"x": [1, 2]}, "sampler": "grid", "job": job}))
+
+    waited = _sent(shared, tmp_path, "sweep", "silent.yaml", "--wait")
+
+    assert waited.returncode == 100, waited.stderr
+    assert "failed: all trials are done, and none has reported loss" in waited.stderr
+
+
 def test_stop_cancels_what_is_left(shared: Manager) -> None:
     started = shared.client.start_sweep(sweep(shared, steps=2000, name="endless"))
 

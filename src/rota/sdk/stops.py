@@ -31,7 +31,7 @@ _was_stopped = False
 
 
 def tell(word: str) -> None:
-    """Say a word; outside of a job, and where nobody listens, nothing happens."""
+    """Say a word; outside of a job, and without a supervisor, nothing happens."""
     pipe = os.environ.get("ROTA_TELL")
     if pipe is None:
         return

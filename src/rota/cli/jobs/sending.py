@@ -121,6 +121,8 @@ def _follow(client: Any, sweep_id: str) -> int:
                 echo(line, err=True)
             if sweep["state"] != "running":
                 echo(f"sweep {sweep_id} {sweep['state']}: {sweep['why']}", err=True)
+                if (failed := next((run for run in sweep["runs"] if run["state"] == "failed"), None)) is not None:
+                    echo(f"trial {failed['trial']}: {failed['why']}; see `rota logs {failed['job']}`", err=True)
                 return 0 if sweep["state"] == "finished" and sweep["best"] is not None else FAILED
             before = line
             time.sleep(POLL_S)

@@ -43,7 +43,7 @@ from rota.store.records import Records
 from rota.store.sweeps import RUNNING
 from rota.sweeps.file import sweep_file
 from rota.sweeps.rules import refuse_many_marks, rule_of
-from rota.sweeps.samplers import refuse_unavailable, sample
+from rota.sweeps.samplers import refuse_unavailable
 from rota.sweeps.search import Search
 from rota.sweeps.trial import Point, SweepTrial, TrialState
 
@@ -272,7 +272,7 @@ class SweepKeeper:
                 self._say(sweep, trial)
                 entry.events.append(JobReleased(JobId(trial.job_id)))
         if steps.is_over:
-            self._end(sweep, FINISHED, steps.why, entry)
+            self._end(sweep, FAILED if steps.has_failed else FINISHED, steps.why, entry)
         if entry.events or entry.trials or entry.sweeps:
             self._control.happened(entry)  # stored before it is carried out, in the order of all entries
         sweep.is_due = False
@@ -322,12 +322,15 @@ class SweepKeeper:
             row = self._records.job(trial.job_id)
             if row is None or row.state in _ENDS:
                 ended[trial.number] = TrialState.CANCELLED if row is None else _ENDS[row.state]
+                sweep.messages[trial.number] = "" if row is None else row.message or ""
                 reports[trial.number] = output.read(JobId(trial.job_id), 0 if row is None else row.attempt)
         return reports, ended
 
     def _change(self, sweep: LiveSweep, trial: SweepTrial, entry: LoopEntry) -> None:
         """Put a changed trial, with its row and its orders, into an entry."""
         before = sweep.search.trials[trial.number]
+        if trial.state is TrialState.FAILED:
+            trial = replace(trial, why=sweep.messages.pop(trial.number, trial.why))
         sweep.search.put(trial)
         entry.trials.append(trial_row(sweep.id, trial))
         if trial.state is not before.state:
@@ -368,7 +371,7 @@ class SweepKeeper:
         """Submit the jobs of new trials, with the trials in the same transaction."""
         most = MOST_NEW_TPE if sweep.file.sampler == "tpe" else MOST_NEW
         async with self._sampling.turn(sweep.asker.name):
-            new = await asyncio.to_thread(self._sampled, sweep, min(count, most))
+            new = await asyncio.to_thread(sweep.sampled, min(count, most))
         rule = sweep.search.rule
         files = [
             sweep.file.trial_job(
@@ -389,10 +392,3 @@ class SweepKeeper:
         for trial in made:
             sweep.search.put(trial)
             self._by_job[trial.job_id] = sweep.id, trial.number
-
-    def _sampled(self, sweep: LiveSweep, count: int) -> list[SweepTrial]:
-        """Sample the parameters of new trials, each given those before it."""
-        known = list(sweep.search.trials)
-        for _ in range(count):
-            known.append(SweepTrial(number=len(known), params=sample(sweep.file, len(known), known)))
-        return known[len(sweep.search.trials) :]
