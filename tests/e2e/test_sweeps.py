@@ -232,6 +232,47 @@ def test_sweep_whose_trials_report_nothing_has_failed(shared: Manager, tmp_path:
     assert "failed: all trials are done, and none has reported loss" in waited.stderr
 
 
+def test_files_of_the_other_kind_are_told_apart(shared: Manager, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("run: echo hi\n")
+    (tmp_path / "sweep.yaml").write_text(json.dumps({"parameters": {"x": [1]}, "job": {"run": "true"}, "trials": 1}))
+
+    wrong = [_sent(shared, tmp_path, *words) for words in (("sweep", "job.yaml"), ("submit", "sweep.yaml"))]
+
+    assert [done.returncode for done in wrong] == [2, 2]
+    assert "job.yaml is a job file; submit it with `rota submit job.yaml`" in wrong[0].stderr
+    assert "sweep.yaml is a sweep file; start it with `rota sweep sweep.yaml`" in wrong[1].stderr
+
+
+def test_sweep_that_can_not_start_says_so(shared: Manager, tmp_path: Path) -> None:
+    job: Json = {"run": "true", "resources": {"gpus": 99}}
+    (tmp_path / "large.yaml").write_text(json.dumps({"parameters": {"x": [1]}, "sampler": "grid", "job": job}))
+
+    done = _sent(shared, tmp_path, "sweep", "large.yaml")
+
+    assert done.returncode == 0
+    assert "can't start here: needs 99 devices" in done.stderr
+    shared.client.stop_sweep(done.stdout.strip())
+
+
+def test_follower_of_a_sweep_outlives_the_manager(manager: Manager, tmp_path: Path) -> None:
+    file, said = tmp_path / "search.yaml", tmp_path / "said"
+    wait = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo loss 0.5"
+    job: Json = {"run": wait, "resources": {"gpus": 1}}
+    lines = {"log": "loss {value}"}
+    file.write_text(json.dumps({"parameters": {"x": [1, 2]}, "sampler": "grid", "objective": lines, "job": job}))
+    with said.open("wb") as end:
+        follower = forked.popen(["sweep", str(file), "--wait"], env=manager.env, stdout=end, stderr=end)
+    eventually(lambda: "2 active" in said.read_text())
+
+    manager.kill()
+    eventually(lambda: "it is waited for" in said.read_text())
+    manager.start()
+    (tmp_path / "go").touch()
+
+    assert follower.wait(timeout=120) == 0, said.read_text()
+    assert "finished: all trials are done" in said.read_text()
+
+
 def test_stop_cancels_what_is_left(shared: Manager) -> None:
     started = shared.client.start_sweep(sweep(shared, steps=2000, name="endless"))
 

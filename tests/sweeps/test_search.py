@@ -228,6 +228,19 @@ def test_sweep_without_a_result_has_failed(ends: str, reports: bool, why: str, h
     assert (world.is_over, world.why, world.has_failed) == (True, why, has_failed)
 
 
+def test_sweep_of_values_that_are_no_numbers_has_failed() -> None:
+    world = World(made(trials=2), lambda trial, step: math.inf, 9)
+
+    for number in (0, 1):
+        world.step(number)
+        world.tell(number, TrialState.COMPLETED)
+
+    assert (world.why, world.has_failed) == (
+        "all trials are done, and none has reported a finite number for loss",
+        True,
+    )
+
+
 def test_failed_trial_is_replaced_and_does_not_count_in_its_rung() -> None:
     world = World(made(early_stop=RULES[1], trials=6, parallel=3), steady, 9)
     world.step(0)

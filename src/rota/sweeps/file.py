@@ -227,6 +227,10 @@ def read_sweep_file(path: Path) -> Json:
     document = read_document(path)
     if not isinstance(document, dict):
         raise RotaError(f"{path}: not a sweep file; it needs parameters and a job")
+    if not is_sweep_file(document) and {"run", "roles"} & document.keys():
+        raise RotaError(
+            f"{path} is a job file; submit it with `rota submit {path}`, or make it the job of a sweep file"
+        )
     from rota.sweeps.rules import refuse_many_marks
 
     try:

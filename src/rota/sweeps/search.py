@@ -130,7 +130,8 @@ class Search:
         metric = self.file.objective.metric if self.file.objective.log is None else "a value by the pattern of its log"
         if all(trial.state is TrialState.CANCELLED for trial in self.trials):
             return SearchEnd("all trials were cancelled", has_failed=True)
-        return SearchEnd(f"all trials are done, and none has reported {metric}", has_failed=True)
+        what = f"a finite number for {metric}" if any(trial.curve for trial in self.trials) else metric
+        return SearchEnd(f"all trials are done, and none has reported {what}", has_failed=True)
 
     def fill(self, keep: KeepTrial) -> int:
         """Give free places to promoted trials and to new ones; return how many are new."""

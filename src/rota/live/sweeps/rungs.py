@@ -1,6 +1,6 @@
 """Trials at their rungs: what was decided is told to their tasks, and one that left by itself is held until then.
 
-While no manager runs, the supervisor of a trial stops it at its rung, as nobody can decide there whether it goes on.
+While no manager runs, the supervisor of a trial stops it at its rung, as none can decide there whether it goes on.
 """
 
 from __future__ import annotations
