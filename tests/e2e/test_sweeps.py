@@ -135,6 +135,9 @@ def test_trials_save_and_leave_at_their_rung_while_no_manager_runs(manager: Mana
     assert set(steps_done(values).values()) == {1}
     assert Counter(run["state"] for run in found["runs"])["failed"] == 0
     assert min(found["runs"], key=lambda run: run["params"]["x"])["state"] == "completed"
+    first = [run["job"] for run in found["runs"] if run["state"] == "stopped" and run["step"] == 40]
+    assert first
+    assert {manager.client.job(job)["attempt"] for job in first} == {1}, "none started again before it was judged"
 
 
 PRINTING = """
