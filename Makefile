@@ -82,7 +82,7 @@ test-gpu: setup ## the tests about GPUs, on the GPU of this machine where there 
 	@$(BIN)/python -m pytest tests/gpu tests/drivers/local/test_gpus.py tests/drivers/local/test_suspension.py tests/drivers/local/test_residency.py tests/drivers/local/test_disk_images.py tests/e2e/test_gpu_suspension.py -rs
 
 chaos: setup ## the kill tests in full, also on Kubernetes, with a mix of faults (ROTA_CHAOS_MINUTES=10); a full disk, clock steps, PostgreSQL killed, no descriptors, reused ids
-	ROTA_TESTS_EXEC=1 ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_machine.py tests/e2e/test_database_away.py tests/attacks/test_reused_ids.py tests/attacks/test_damaged_database.py tests/e2e/kubernetes/test_faults.py tests/e2e/kubernetes/test_hardened.py tests/e2e/kubernetes/test_chaos.py -rs
+	ROTA_TESTS_EXEC=1 ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_sweep_kills.py tests/e2e/test_machine.py tests/e2e/test_database_away.py tests/attacks/test_reused_ids.py tests/attacks/test_damaged_database.py tests/e2e/kubernetes/test_faults.py tests/e2e/kubernetes/test_hardened.py tests/e2e/kubernetes/test_chaos.py -rs
 
 slurm: setup ## every test on a real Slurm of Debian's packages (ROTA_INSTALL_SLURM=1 installs them): the contract suite, the tutorial's exercises, 300 jobs while Rota and Slurm are killed; 12 minutes
 	ROTA_CHAOS=full $(BIN)/python -m pytest --long tests/e2e/slurm -rs

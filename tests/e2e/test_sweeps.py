@@ -71,6 +71,11 @@ def steps_done(values: Json) -> Counter[str]:
     return Counter((Path(values["job"]["run"][2]) / "steps").read_text().splitlines())
 
 
+def begun_in(log: Path) -> int:
+    """How many trials have done a step."""
+    return len({line.split()[0] for line in log.read_text().splitlines()}) if log.exists() else 0
+
+
 def jobs_of(manager: Manager) -> list[str]:
     return [job["name"] for job in manager.client.jobs(all=True) if job["name"].startswith("search-")]
 
@@ -113,6 +118,78 @@ def test_kills_lose_no_trial_and_begin_none_twice(manager: Manager) -> None:
     assert min(found["runs"], key=lambda run: run["params"]["x"])["state"] == "completed"
 
 
+def test_trials_save_and_leave_at_their_rung_while_no_manager_runs(manager: Manager) -> None:
+    rule = {"rule": "asha", "min_steps": 40, "max_steps": 400, "factor": 4}
+    values = sweep(manager, trials=8, steps=400, early_stop=rule)
+    sweep_id = manager.client.start_sweep(values)["id"]
+    log = Path(values["job"]["run"][2]) / "steps"
+
+    eventually(lambda: begun_in(log) == 8)
+    manager.kill()
+    eventually(lambda: not manager.task_processes())
+
+    last = {trial: int(step) for trial, step in (line.split() for line in log.read_text().splitlines())}
+    assert set(last.values()) <= {39, 159}, "each has left right at a rung"
+    manager.start()
+    found = ended(manager, sweep_id)
+    assert set(steps_done(values).values()) == {1}
+    assert Counter(run["state"] for run in found["runs"])["failed"] == 0
+    assert min(found["runs"], key=lambda run: run["params"]["x"])["state"] == "completed"
+    first = [run["job"] for run in found["runs"] if run["state"] == "stopped" and run["step"] == 40]
+    assert first
+    assert {manager.client.job(job)["attempt"] for job in first} == {1}, "none started again before it was judged"
+
+
+PRINTING = """
+trap 'echo "$step" > saved-$ROTA_TRIAL; exit 0' TERM
+step=$(cat saved-$ROTA_TRIAL 2>/dev/null || echo 0)
+while [ "$step" -lt 400 ]; do
+  step=$((step + 1)); echo "epoch $step: loss $ROTA_PARAM_X"; echo "$ROTA_TRIAL $step" >> steps; sleep 0.02
+done
+"""
+
+
+def test_trials_that_only_print_leave_too(manager: Manager, tmp_path: Path) -> None:
+    rule = {"rule": "asha", "min_steps": 40, "max_steps": 400, "factor": 4}
+    folder = tmp_path / "prints"
+    folder.mkdir()
+    job = {"run": PRINTING, "workdir": str(folder), "resources": {"gpus": 1}, "checkpoint": {"grace": "60s"}}
+    lines = {"log": "epoch {step}: loss {value}"}
+    values = sweep(manager, trials=8, early_stop=rule, objective=lines, job=job)
+    sweep_id = manager.client.start_sweep(values)["id"]
+
+    eventually(lambda: begun_in(folder / "steps") == 8)
+    manager.kill()
+    eventually(lambda: not manager.task_processes())
+    manager.start()
+    found = ended(manager, sweep_id)
+
+    best = min(found["runs"], key=lambda run: run["params"]["x"])
+    assert (best["state"], best["step"]) == ("completed", 400)
+    assert Counter(run["state"] for run in found["runs"])["failed"] == 0
+    assert set(Counter((folder / "steps").read_text().splitlines()).values()) == {1}
+
+
+def test_trial_that_a_user_holds_stays_held_over_a_restart(manager: Manager) -> None:
+    values = sweep(manager, trials=3, parallel=3, steps=5000, early_stop="none")
+    values["job"]["resources"] = {"gpus": 4}
+    sweep_id = manager.client.start_sweep(values)["id"]
+    eventually(lambda: sorted(job["state"] for job in manager.client.jobs()) == ["running", "running", "waiting"])
+    held = next(job["id"] for job in manager.client.jobs() if job["state"] == "waiting")
+    manager.client.act(held, "hold")
+
+    manager.kill()
+    manager.start()
+
+    running = next(job["id"] for job in manager.client.jobs() if job["id"] != held)
+    manager.client.act(running, "cancel")
+    manager.wait(running, "cancelled")
+    eventually(lambda: manager.client.sweep(sweep_id)["states"]["cancelled"] == 1)
+    assert manager.state(held) == "held"
+    manager.client.act(held, "release")
+    manager.wait(held, "running")
+
+
 def test_metric_of_output_lines_with_another_rule(shared: Manager) -> None:
     lines = "for i in 1 2 3; do echo step $i gain $ROTA_PARAM_X; sleep 0.05; done"
     values = {
@@ -128,6 +205,75 @@ def test_metric_of_output_lines_with_another_rule(shared: Manager) -> None:
     assert found["best"]["value"] == 0.9
     assert [[step for step, _ in run["curve"]] for run in found["runs"]] == [[1, 2, 3]] * 3
     assert [run["state"] for run in found["runs"]] == ["completed"] * 3
+
+
+def test_sweep_whose_trials_all_fail_says_so_and_why(shared: Manager, tmp_path: Path) -> None:
+    script, file = tmp_path / "train.py", tmp_path / "wrong.yaml"
+    script.write_text("import no_such_module\n")
+    job: Json = {"run": [sys.executable, str(script)], "resources": {"gpus": 1}}
+    file.write_text(json.dumps({"parameters": {"x": [1, 2, 3]}, "sampler": "grid", "job": job}))
+
+    waited = _sent(shared, tmp_path, "sweep", "wrong.yaml", "--wait")
+
+    sweep_id = waited.stdout.strip()
+    assert waited.returncode == 100, waited.stderr
+    assert f"sweep {sweep_id} failed: all 3 trials failed" in waited.stderr
+    assert "trial 0: import error (permanent); see `rota logs " in waited.stderr
+    found = shared.client.sweep(sweep_id)
+    assert (found["state"], {run["state"] for run in found["runs"]}) == ("failed", {"failed"})
+    assert {run["why"] for run in found["runs"]} == {"import error (permanent)"}
+
+
+def test_sweep_whose_trials_report_nothing_has_failed(shared: Manager, tmp_path: Path) -> None:
+    file = tmp_path / "silent.yaml"
+    job: Json = {"run": "echo hello", "resources": {"gpus": 1}}
+    file.write_text(json.dumps({"parameters": {"x": [1, 2]}, "sampler": "grid", "job": job}))
+
+    waited = _sent(shared, tmp_path, "sweep", "silent.yaml", "--wait")
+
+    assert waited.returncode == 100, waited.stderr
+    assert "failed: all trials are done, and none has reported loss" in waited.stderr
+
+
+def test_files_of_the_other_kind_are_told_apart(shared: Manager, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("run: echo hi\n")
+    (tmp_path / "sweep.yaml").write_text(json.dumps({"parameters": {"x": [1]}, "job": {"run": "true"}, "trials": 1}))
+
+    wrong = [_sent(shared, tmp_path, *words) for words in (("sweep", "job.yaml"), ("submit", "sweep.yaml"))]
+
+    assert [done.returncode for done in wrong] == [2, 2]
+    assert "job.yaml is a job file; submit it with `rota submit job.yaml`" in wrong[0].stderr
+    assert "sweep.yaml is a sweep file; start it with `rota sweep sweep.yaml`" in wrong[1].stderr
+
+
+def test_sweep_that_can_not_start_says_so(shared: Manager, tmp_path: Path) -> None:
+    job: Json = {"run": "true", "resources": {"gpus": 99}}
+    (tmp_path / "large.yaml").write_text(json.dumps({"parameters": {"x": [1]}, "sampler": "grid", "job": job}))
+
+    done = _sent(shared, tmp_path, "sweep", "large.yaml")
+
+    assert done.returncode == 0
+    assert "can't start here: needs 99 devices" in done.stderr
+    shared.client.stop_sweep(done.stdout.strip())
+
+
+def test_follower_of_a_sweep_outlives_the_manager(manager: Manager, tmp_path: Path) -> None:
+    file, said = tmp_path / "search.yaml", tmp_path / "said"
+    wait = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo loss 0.5"
+    job: Json = {"run": wait, "resources": {"gpus": 1}}
+    lines = {"log": "loss {value}"}
+    file.write_text(json.dumps({"parameters": {"x": [1, 2]}, "sampler": "grid", "objective": lines, "job": job}))
+    with said.open("wb") as end:
+        follower = forked.popen(["sweep", str(file), "--wait"], env=manager.env, stdout=end, stderr=end)
+    eventually(lambda: "2 active" in said.read_text())
+
+    manager.kill()
+    eventually(lambda: "it is waited for" in said.read_text())
+    manager.start()
+    (tmp_path / "go").touch()
+
+    assert follower.wait(timeout=120) == 0, said.read_text()
+    assert "finished: all trials are done" in said.read_text()
 
 
 def test_stop_cancels_what_is_left(shared: Manager) -> None:

@@ -32,6 +32,7 @@ class World:
     reports: dict[int, list[Point]] = field(default_factory=dict)
     is_over: bool = False
     why: str = ""
+    has_failed: bool = False
     done_steps: int = 0
 
     def __post_init__(self) -> None:
@@ -49,7 +50,7 @@ class World:
             self.search.put(
                 SweepTrial(number=count, params=sample(self.file, count, self.search.trials), job_id=str(count))
             )
-        self.is_over, self.why = found.is_over, found.why
+        self.is_over, self.why, self.has_failed = found.is_over, found.why, found.has_failed
 
     @property
     def active(self) -> list[SweepTrial]:

@@ -112,6 +112,29 @@ def test_trial_gets_its_parameters_as_variables() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("stop", "job", "rungs"),
+    [
+        ({"rule": "asha", "max_steps": 32, "factor": 4}, JOB, (1, 4, 16)),
+        ({"rule": "asha", "max_steps": 32, "factor": 4}, {"run": "true"}, ()),
+        ({"rule": "hyperband", "max_steps": 27, "factor": 3}, JOB, (1, 3, 9)),
+        ({"rule": "median", "min_steps": 4}, JOB, ()),
+        ({"rule": "learning-curve", "max_steps": 32}, JOB, ()),
+        ("none", JOB, ()),
+    ],
+)
+def test_trial_knows_the_rungs_at_which_it_may_have_to_leave(stop: Any, job: dict[str, Any], rungs: tuple[int]) -> None:
+    printed = made(early_stop=stop, job=job, objective={"log": "loss {value}"})
+    assert rule_of(printed).rungs(0) == rungs
+
+    plain = made(early_stop=stop, job=job).trial_job("s1", "digits", 0, {}, (), rungs)["env"]
+    env = printed.trial_job("s1", "digits", 0, {}, (), rungs)["env"]
+
+    told = ",".join(map(str, rungs)) or None
+    assert (plain.get("ROTA_RUNGS"), plain.get("ROTA_RUNG_PATTERN")) == (told, None)
+    assert (env.get("ROTA_RUNGS"), env.get("ROTA_RUNG_PATTERN")) == (told, "loss {value}" if rungs else None)
+
+
 def test_random_trial_depends_on_seed_and_number_only() -> None:
     file = made()
 

@@ -199,8 +199,46 @@ def test_sweep_ends_when_too_many_trials_fail() -> None:
     for number in (0, 1, 2):
         world.tell(number, TrialState.FAILED)
 
-    assert world.is_over
-    assert world.why == "3 trials failed"
+    assert (world.is_over, world.has_failed) == (True, True)
+    assert world.why == f"3 of {len(world.search.trials)} trials failed, and max_failures is 3"
+
+
+@pytest.mark.parametrize(
+    ("ends", "reports", "why", "has_failed"),
+    [
+        ("FF", False, "all 2 trials failed", True),
+        ("FF", True, "all 2 trials failed", True),
+        ("F", False, "its trial failed", True),
+        ("FC", True, "all trials are done; 1 failed", False),
+        ("CC", True, "all trials are done", False),
+        ("CC", False, "all trials are done, and none has reported loss", True),
+        ("FX", False, "all trials are done, and none has reported loss", True),
+        ("XX", False, "all trials were cancelled", True),
+    ],
+)
+def test_sweep_without_a_result_has_failed(ends: str, reports: bool, why: str, has_failed: bool) -> None:
+    world = World(made(trials=len(ends)), steady, 9)
+
+    for number, end in enumerate(ends):
+        if reports:
+            world.step(number)
+        state = {"F": TrialState.FAILED, "C": TrialState.COMPLETED, "X": TrialState.CANCELLED}[end]
+        world.tell(number, state)
+
+    assert (world.is_over, world.why, world.has_failed) == (True, why, has_failed)
+
+
+def test_sweep_of_values_that_are_no_numbers_has_failed() -> None:
+    world = World(made(trials=2), lambda trial, step: math.inf, 9)
+
+    for number in (0, 1):
+        world.step(number)
+        world.tell(number, TrialState.COMPLETED)
+
+    assert (world.why, world.has_failed) == (
+        "all trials are done, and none has reported a finite number for loss",
+        True,
+    )
 
 
 def test_failed_trial_is_replaced_and_does_not_count_in_its_rung() -> None:

@@ -73,7 +73,7 @@ from rota.store.damage import refuse_older_than_folders
 from rota.store.database import open_database
 from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records
-from rota.store.run_folder import stop_causes
+from rota.store.run_folder import stop_causes, tasks_ended_s
 from rota.store.sealing import load_sealer, seal_stored
 
 log = logging.getLogger("rota.api")
@@ -179,7 +179,7 @@ async def _serve(
 ) -> None:
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
     refuse_older_than_folders(records.next_seq(), options.settings.home)
-    control = boot(records, options.scheduling, LocalDriver.contract, DiskReserve(options.settings.home))
+    control = _booted(options, records)
     clock.go_on(options.settings.home, control.state.now_s)
     _repeat_cancellations(control, options.settings.home)
     assert control.present is not None, "boot knows the cluster"
@@ -253,6 +253,12 @@ def _attempts(
     )
     suspending.attach(controller)
     return suspending, controller
+
+
+def _booted(options: Options, records: Records) -> Control:
+    home = options.settings.home
+    ends = partial(tasks_ended_s, home)
+    return boot(records, options.scheduling, LocalDriver.contract, DiskReserve(home), ends)
 
 
 def _repeat_cancellations(control: Control, home: Path) -> None:

@@ -8,7 +8,7 @@
         rota.sdk.report(loss=loss, step=epoch + 1)
 
 Reports of a trial are appended to a file in the job's folder, from which the sweep decides. The steps at which it does
-are always kept; of many reports between them only some.
+are always kept; of many reports between them only some. At a rung a report returns when it is decided what follows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rota.sdk.curve import MetricCurve
+from rota.sdk.stops import await_decision, rungs_of_trial
 
 ALL_LINES = 500
 """So many reports are kept whatever they are; later ones at intervals that double."""
@@ -40,9 +42,10 @@ def params() -> dict[str, Any]:
 class TrialReports:
     """The reports of one trial; kept in a file over restarts."""
 
-    def __init__(self, path: Path, marks: tuple[int, ...]) -> None:
+    def __init__(self, path: Path, marks: tuple[int, ...], rungs: tuple[int, ...] = ()) -> None:
         self._path = path
         self._marks = marks
+        self._rungs = rungs
         self._lines = 0
         self.step = 0
         """The last step that was reported."""
@@ -53,9 +56,13 @@ class TrialReports:
             self._lines = len(lines)
             self.step = int(json.loads(lines[-1])["step"])
 
-    def add(self, step: int, values: dict[str, float]) -> None:
-        """Keep a report if it is at a mark or enough time has passed; the last one is written at the end."""
+    def add(self, step: int, values: dict[str, float], is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Keep a report if it is at a mark or enough time has passed; the last one is written at the end.
+
+        At a rung, wait for the decision, unless the job was told to stop anyway.
+        """
         passes = any(self.step < mark <= step for mark in self._marks)
+        rung = max((each for each in self._rungs if self.step < each <= step), default=None)
         self.step = step
         now_s = time.monotonic()
         every_s = EVERY_S * 2.0 ** ((self._lines - ALL_LINES) // LINES_TO_DOUBLE)
@@ -64,6 +71,8 @@ class TrialReports:
             self._write(step, values)
         else:
             self._pending = (step, dict(values))
+        if rung is not None:
+            await_decision(self._path.parent, rung, is_stopped)
 
     def flush(self) -> None:
         """Write the last report, if it was not written."""
@@ -93,7 +102,7 @@ def trial_reports() -> TrialReports | None:
     path = Path(folder) / "reports.jsonl"
     if path not in _reports:
         marks = tuple(int(mark) for mark in os.environ.get("ROTA_MARKS", "").split(",") if mark)
-        _reports[path] = TrialReports(path, marks)
+        _reports[path] = TrialReports(path, marks, rungs_of_trial())
         atexit.register(_reports[path].flush)
     return _reports[path]
 

@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 from rota.sdk.curve import MetricCurve
 from rota.sdk.reports import trial_reports
 from rota.sdk.save_interval import SaveInterval
+from rota.sdk.stops import ends_process, goes_on, note_done, tell
 
 T = TypeVar("T")
 REPORT_EVERY_S = 1.0
@@ -49,8 +50,10 @@ class Steps(Generic[T]):
         """Steps done so far, including those saved by earlier runs."""
         self._source: Iterable[T] = source if isinstance(source, Iterable) else source(self.step)
         self._steps = steps or 0
-        if not isinstance(source, Iterable) and isinstance(self._source, Sized):
-            self._steps = steps or self.step + len(self._source)
+        self._last = steps or (self.step + len(self._source) if isinstance(self._source, Sized) else None)
+        """The step at which the loop has done all there is to do; None: that can't be known."""
+        if not isinstance(source, Iterable) and self._last is not None:
+            self._steps = self._last
         self.tasks = int(os.environ.get("WORLD_SIZE", "1"))
         """The number of processes in this run; after a resize it differs from that of the previous run."""
         self.rank = int(self._rank)
@@ -64,6 +67,8 @@ class Steps(Generic[T]):
         attempt = os.environ.get("ROTA_ATTEMPT", "0")
         self._announcement = None if self._folder is None or self.tasks == 1 else self._folder / f"stop-{attempt}.json"
         self._stopped = False
+        self._ran_out = False
+        """Whether the loop has come to its end, and not been ended before."""
         self._first = self.step
         self._values: dict[str, float] = {}
         self._curve = None if self._folder is None else MetricCurve(self._folder / f"curve-{self._rank}.json")
@@ -82,6 +87,8 @@ class Steps(Generic[T]):
                     self._write_progress()
                 if self._stopped:
                     break
+            else:
+                self._ran_out = self._last is not None and self.step >= self._last
             self._write_progress()
 
     def _plain(self) -> Iterator[T]:
@@ -137,7 +144,8 @@ class Steps(Generic[T]):
         """Set metrics to show with the progress, such as the loss; in a trial of a sweep, those of this step."""
         self._values.update(values)
         if self._trial is not None:
-            self._trial.add(self.step + 1, {name: float(value) for name, value in values.items()})
+            numbers = {name: float(value) for name, value in values.items()}
+            self._trial.add(self.step + 1, numbers, lambda: self.stop_asked)
 
     def _saved(self, name: str, default: int) -> int:
         """Return a value recorded at the last save."""
@@ -167,7 +175,7 @@ class Steps(Generic[T]):
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """Handle the stop signal while the loop runs; only possible in the main thread."""
+        """Handle the stop signal while the loop runs, and after one that ran out; only possible in the main thread."""
         number = getattr(signal, os.environ.get("ROTA_STOP_SIGNAL", "SIGTERM"))
 
         def on_signal(_: int, __: FrameType | None) -> None:
@@ -178,10 +186,15 @@ class Steps(Generic[T]):
         except ValueError:
             yield
             return
+        if goes_on():
+            on_signal(number, None)
         try:
             yield
         finally:
-            signal.signal(number, before)
+            ends = self._ran_out and ends_process(before)
+            signal.signal(number, note_done if ends else before)
+            if self._ran_out and self.stop_asked:  # it came too late for a checkpoint
+                note_done()
 
 
 def steps(
@@ -205,15 +218,7 @@ def saving() -> None:
 
     Under a policy that overlaps jobs, the next job starts on the devices when all tasks of this one have reported.
     """
-    pipe = os.environ.get("ROTA_TELL")
-    if pipe is None:
-        return
-    with contextlib.suppress(OSError):  # without a listener the task keeps its devices until it ends
-        end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        try:
-            os.write(end, b"saving\n")
-        finally:
-            os.close(end)
+    tell("saving")  # without a listener the task keeps its devices until it ends
 
 
 def date_s() -> float:

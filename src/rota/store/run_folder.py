@@ -89,6 +89,16 @@ def stop_causes(home: Path, job_id: JobId, attempt: int) -> set[str]:
     return {str(order.get("cause", "")) for path in orders if (order := read_json(path)) is not None}
 
 
+def tasks_ended_s(home: Path, job_id: JobId, attempt: int) -> float | None:
+    """Return when the last task of an attempt ended, by the manager's clock; None if one may still run."""
+    folder = attempt_folder(home, job_id, attempt)
+    try:
+        states = [read_json(path / "state.json") or {} for path in matching(folder, "[0-9]*")]
+        return max((float(state["ended_s"]) for state in states), default=None)
+    except _NOT_WHAT_IT_SHOULD_BE:
+        return None
+
+
 def over_scratch(attempt: Path) -> Path:
     """The file in the folder of an attempt by which the manager ends it as one that has written too much."""
     return attempt / "over-scratch"

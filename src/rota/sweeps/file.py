@@ -171,8 +171,16 @@ class SweepFile(FileModel):
             return None
         return loss if self.objective.goal == "minimize" else -loss
 
-    def trial_job(self, sweep_id: str, name: str, number: int, params: Params, marks: tuple[int, ...]) -> Json:
-        """The job file of a trial: the sweep's, with the parameters as variables."""
+    def trial_job(
+        self,
+        sweep_id: str,
+        name: str,
+        number: int,
+        params: Params,
+        marks: tuple[int, ...],
+        rungs: tuple[int, ...] = (),
+    ) -> Json:
+        """The job file of a trial: the sweep's, with the parameters as variables, and the steps that it has to know."""
         own: Json = {
             "ROTA_SWEEP": sweep_id,
             "ROTA_TRIAL": str(number),
@@ -180,6 +188,10 @@ class SweepFile(FileModel):
             "ROTA_MARKS": ",".join(str(mark) for mark in marks),
             **{f"ROTA_PARAM_{key.upper()}": _text(value) for key, value in params.items()},
         }
+        if rungs:
+            own["ROTA_RUNGS"] = ",".join(str(rung) for rung in rungs)
+            if self.objective.log is not None:
+                own["ROTA_RUNG_PATTERN"] = self.objective.log
         return {
             **self.job,
             "name": f"{name[:110]}-{number}",
@@ -215,6 +227,10 @@ def read_sweep_file(path: Path) -> Json:
     document = read_document(path)
     if not isinstance(document, dict):
         raise RotaError(f"{path}: not a sweep file; it needs parameters and a job")
+    if not is_sweep_file(document) and {"run", "roles"} & document.keys():
+        raise RotaError(
+            f"{path} is a job file; submit it with `rota submit {path}`, or make it the job of a sweep file"
+        )
     from rota.sweeps.rules import refuse_many_marks
 
     try:

@@ -30,6 +30,16 @@ class NextSteps:
     """Whether the search has ended; all trials are over then."""
     why: str = ""
     """Why it ended."""
+    has_failed: bool = False
+    """Whether it ended without what it was for: too many trials failed, or none has a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEnd:
+    """Why a search is over, and whether it has failed."""
+
+    why: str
+    has_failed: bool = False
 
 
 class Search:
@@ -68,11 +78,11 @@ class Search:
 
         for number in sorted({*reports, *ended}):
             work.follow(number, reports.get(number, ()), ended.get(number), keep)
-        if (why := work.end_reason()) is not None:
+        if (end := work.end()) is not None:
             for trial in list(work.trials):
                 if not trial.state.is_over:
                     keep(replace(trial, state=TrialState.STOPPED, why=trial.why or "the sweep has ended"))
-            return NextSteps(changed=changed, is_over=True, why=why)
+            return NextSteps(changed=changed, is_over=True, why=end.why, has_failed=end.has_failed)
         return NextSteps(changed=changed, new=work.fill(keep))
 
     def follow(self, number: int, points: Sequence[Point], end: TrialState | None, keep: KeepTrial) -> None:
@@ -101,19 +111,27 @@ class Search:
                 trial = replace(trial, state=state, why=verdict.why)
                 keep(trial)
 
-    def end_reason(self) -> str | None:
-        """Why the search is over, if it is: the target is reached, too many trials failed, or all is done."""
+    def end(self) -> SearchEnd | None:
+        """How the search is over, if it is: the target is reached, too many trials failed, or all is done."""
         best = self.best
         if self._target is not None and best is not None and best.loss <= self._target:
-            return f"trial {best.number} reached the target"
+            return SearchEnd(f"trial {best.number} reached the target")
         failed = sum(trial.state is TrialState.FAILED for trial in self.trials)
-        if failed >= min(self.file.max_failures, self.file.trials):
-            return f"{failed} trials failed"
+        if failed == self.file.trials:
+            return SearchEnd(f"all {failed} trials failed" if failed > 1 else "its trial failed", has_failed=True)
+        if failed >= self.file.max_failures:
+            return SearchEnd(f"{failed} of {len(self.trials)} trials failed, and max_failures is {failed}", True)
         if len(self.trials) < self.file.trials or any(trial.state is TrialState.ACTIVE for trial in self.trials):
             return None
         if self.rule.promoted(self.trials) is not None or last_resort(self.trials) is not None:
             return None
-        return "all trials are done"
+        if best is not None:
+            return SearchEnd("all trials are done" + (f"; {failed} failed" if failed else ""))
+        metric = self.file.objective.metric if self.file.objective.log is None else "a value by the pattern of its log"
+        if all(trial.state is TrialState.CANCELLED for trial in self.trials):
+            return SearchEnd("all trials were cancelled", has_failed=True)
+        what = f"a finite number for {metric}" if any(trial.curve for trial in self.trials) else metric
+        return SearchEnd(f"all trials are done, and none has reported {what}", has_failed=True)
 
     def fill(self, keep: KeepTrial) -> int:
         """Give free places to promoted trials and to new ones; return how many are new."""

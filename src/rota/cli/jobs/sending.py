@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.cli.manager.connect import FAILED, INTERRUPTED, SLURM, client_for
 from rota.cli.terminal import echo
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, Unavailable
 
 if TYPE_CHECKING:
     from rota.drivers.kubernetes.user import ClusterUser
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 POLL_S = 1.0
+MOST_AWAY_S = 600.0
+"""How long a manager may be away whose sweep is followed."""
 
 
 def pack_code(jobs: list[Json], server: str | None) -> None:
@@ -107,20 +109,59 @@ def send_sweep(
         pass_on([job], env_from_shell, client)
     sweep_id = client.start_sweep({**values, "job": job})["id"]
     echo(sweep_id)
-    return _follow(client, sweep_id) if wait else 0
+    warn_of_misfit(client, client.sweep(sweep_id)["runs"][0]["job"])
+    return _follow(server, sweep_id) if wait else 0
 
 
-def _follow(client: Any, sweep_id: str) -> int:
+def warn_of_misfit(client: Client | ClusterUser | SlurmUser, job_id: str) -> None:
+    """Print a note if the job can never start here."""
+    reason = client.job(job_id)["reason"]
+    if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):
+        echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
+
+
+class _PatientReader:
+    """Reads a sweep; one whose manager restarts is waited for, as the sweep goes on then."""
+
+    def __init__(self, server: str | None) -> None:
+        self._server = server
+        self._client: Client | None = None
+        self._away_since_s: float | None = None
+
+    def read(self, sweep_id: str) -> Json:
+        """Return the sweep; raise `Unavailable` if the manager is away for too long."""
+        from rota.sdk.client import Client
+
+        while True:
+            try:
+                self._client = self._client or Client(self._server)  # it may come back at another address
+                found: Json = self._client.sweep(sweep_id)
+            except Unavailable as error:
+                self._client, now = None, time.monotonic()
+                if self._away_since_s is None:
+                    self._away_since_s = now
+                    echo(f"{error}; it is waited for", err=True)
+                if now - self._away_since_s > MOST_AWAY_S:
+                    raise
+                time.sleep(POLL_S)
+            else:
+                self._away_since_s = None
+                return found
+
+
+def _follow(server: str | None, sweep_id: str) -> int:
     """Report what changes until the sweep has ended; its outcome as a status. Ctrl-C only stops that."""
-    before = ""
+    before, reader = "", _PatientReader(server)
     try:
         while True:
-            sweep = client.sweep(sweep_id)
+            sweep = reader.read(sweep_id)
             line = f"{trial_counts(sweep['states'])}; best {best_value(sweep['best'])}"
             if line != before:
                 echo(line, err=True)
             if sweep["state"] != "running":
                 echo(f"sweep {sweep_id} {sweep['state']}: {sweep['why']}", err=True)
+                if (failed := next((run for run in sweep["runs"] if run["state"] == "failed"), None)) is not None:
+                    echo(f"trial {failed['trial']}: {failed['why']}; see `rota logs {failed['job']}`", err=True)
                 return 0 if sweep["state"] == "finished" and sweep["best"] is not None else FAILED
             before = line
             time.sleep(POLL_S)

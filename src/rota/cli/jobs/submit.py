@@ -19,16 +19,13 @@ import typer
 
 from rota.cli.completion import data_set_names, job_events, job_ids, template_names
 from rota.cli.jobs.batch_script import batch_script_of, how_sent, numbered
-from rota.cli.jobs.sending import pack_code, pass_on, send_sweep, try_out
+from rota.cli.jobs.sending import pack_code, pass_on, send_sweep, try_out, warn_of_misfit
 from rota.cli.manager.connect import SLURM, ServerOption, SlurmOption, TenantOption, client_for, follow, slurm_user
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
-    from rota.drivers.kubernetes.user import ClusterUser
-    from rota.drivers.slurm.user import SlurmUser
     from rota.files.sbatch.script import BatchScript
-    from rota.sdk.client import Client
 
 Json = dict[str, Any]
 _FILE_ENDINGS = frozenset({".yaml", ".yml", ".json"})
@@ -236,7 +233,7 @@ def _send(
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
         echo(job_id)
-    _warn(client, ids[0])
+    warn_of_misfit(client, ids[0])
     if not wait:
         return 0
     outcomes = [follow(client, job_id, show=len(ids) == 1) for job_id in ids]
@@ -252,13 +249,6 @@ def _send_to_slurm(jobs: list[Json], *, held: bool, wait: bool, server: str | No
     return 0
 
 
-def _warn(client: Client | ClusterUser | SlurmUser, job_id: str) -> None:
-    """Print a note if the job can never start here."""
-    reason = client.job(job_id)["reason"]
-    if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):
-        echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
-
-
 def _files(what: list[str]) -> list[Path]:
     """The job files that are named; none for a command."""
     paths = [Path(word) for word in what]
@@ -272,11 +262,14 @@ def _files(what: list[str]) -> list[Path]:
 
 def _from_file(path: Path) -> Json:
     from rota.files.job import read_job_values
+    from rota.sweeps.file import is_sweep_file
 
     try:
         plain: Json = json.loads(json.dumps(read_job_values(path), default=_as_text))
     except (TypeError, ValueError, RecursionError) as error:
         raise RotaError(f"{path}: it can't be sent to a manager: {error}") from error
+    if is_sweep_file(plain):
+        raise RotaError(f"{path} is a sweep file; start it with `rota sweep {path}`")
     if isinstance(plain.get("plan"), str):
         plain["plan"] = _plan(path.parent / plain["plan"], path)
     return plain

@@ -74,6 +74,8 @@ class Attempt:
         """Whether its start was reported to the engine."""
         self.ordered: Cause | None = None
         """Why the engine ordered it to stop, if it did."""
+        self.left = False
+        """Whether it has left its devices at a rung of its sweep without an order of the engine."""
         self.given_up = ""
         """Why the driver stops it by itself, if it does."""
         self.is_hopeless = False
@@ -167,6 +169,13 @@ class Attempt:
                 return True
         return False
 
+    def conclude(self) -> AttemptOutcome:
+        """Return how it ended, to be called once; for the engine, one that has left at a rung was stopped."""
+        self.concludes = True
+        if self.ordered is None and any(task.left_at_rung for task in self.tasks):
+            self.ordered, self.left = Cause.PREEMPTED, True
+        return self.outcome()
+
     def outcome(self) -> AttemptOutcome:
         """Return how it ended, once no task is left."""
         if not any(task.ran for task in self.tasks):
@@ -213,12 +222,13 @@ class Attempt:
     @property
     def _finished_all_the_same(self) -> bool:
         """Whether it succeeded before the stop reached it. A job that saves its progress ends well when it
-        is stopped, too: such an end counts as a stop, unless the order had not reached it."""
+        is stopped, too: such an end counts as a stop, unless the order had not reached it, or its work was done."""
         if not all(task.succeeded for task in self.tasks):
             return False
+        stopped = [task for task in self.tasks if task.was_stopped]
         if self.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT):
-            return not any(task.state.get("stopped") for task in self.tasks)
-        return not self.launch.checkpoint or not any(task.state.get("stopped") for task in self.tasks)
+            return not stopped
+        return not self.launch.checkpoint or all(task.state.get("done") for task in stopped)
 
     @property
     def _only_stopped(self) -> bool:

@@ -378,8 +378,7 @@ class AttemptController:
 
     def _conclude(self, attempt: Attempt) -> None:
         if not attempt.concludes:
-            attempt.concludes = True
-            self._sliced.add(self._conclusion(attempt, attempt.outcome()))
+            self._sliced.add(self._conclusion(attempt, attempt.conclude()))
 
     def _conclusion(self, attempt: Attempt, outcome: AttemptOutcome) -> Steps[None]:
         """Remove what is left of an attempt, then report its end: its devices are free only then."""
@@ -396,5 +395,5 @@ class AttemptController:
         if attempt.successor is not None and outcome.verdict is Verdict.STOPPED:
             self.start(replace(attempt.successor, work_s=attempt_events.kept_s(attempt)))
             return
-        event = attempt_events.ended(attempt, outcome, failures)
-        self._answer(event, attempt_events.detail_of(outcome))
+        for event in attempt_events.at_end(attempt, outcome, failures):
+            self._answer(event, attempt_events.detail_of(outcome))

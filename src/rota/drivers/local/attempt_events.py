@@ -11,6 +11,7 @@ from rota.core.messages.events import (
     Event,
     Interrupted,
     JobEnded,
+    JobRequeued,
     Moved,
     Resized,
     Resumed,
@@ -48,6 +49,12 @@ def turned(attempt: Attempt) -> Event:
     if attempt.rests:
         return Suspended(attempt.job.id, done_s(attempt))
     return Resumed(attempt.job.id, attempt.rate, clock.now_s())
+
+
+def at_end(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> list[Event]:
+    """Return the events for the end of an attempt; the engine has not ordered the stop of one that left by itself."""
+    event = ended(attempt, outcome, failures)
+    return [JobRequeued(attempt.job.id), event] if attempt.left and isinstance(event, Stopped) else [event]
 
 
 def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:

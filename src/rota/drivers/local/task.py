@@ -15,6 +15,7 @@ from pathlib import Path
 from rota.core.messages.decisions import Cause
 from rota.core.model.ranks import TaskRank
 from rota.drivers.local.prefork_pool import PreforkPool
+from rota.drivers.local.task_runner.files import AT_RUNG
 from rota.drivers.local.task_runner.processes import END_S, TaskProcesses, boot, start_time
 from rota.store.run_folder import Json, read_json, write_json
 
@@ -190,6 +191,19 @@ class TaskHandle:
         order = read_json(self.folder / "stop.json")
         return order is not None and order.get("cause") == Cause.CANCELLED.value
 
+    @property
+    def was_stopped(self) -> bool:
+        """Whether an order to stop had reached it when it ended, or may have, if its supervisor died."""
+        return bool(
+            self.state.get("stopped") or (self.state.get("unsupervised") and (self.folder / "stop.json").exists())
+        )
+
+    @property
+    def left_at_rung(self) -> bool:
+        """Whether its supervisor stopped it at a rung of its sweep, as no manager ran that could have decided."""
+        order = read_json(self.folder / "stop.json")
+        return order is not None and order.get("cause") == AT_RUNG
+
     def order_rest(self, rests: bool, until_s: float | None = None, swap: Json | None = None) -> None:
         """Order the supervisor to suspend the task, for a time or until further notice, or to resume it.
 
@@ -256,9 +270,10 @@ class TaskHandle:
         """Return how long the task has run, without the time in which it was suspended."""
         if "started_s" not in self.state:
             return 0.0
+        until_s = min(now_s, float(self.state.get("ended_s") or now_s))
         since_s = self.state.get("rests_since_s")
-        rested_s = float(self.state.get("rested_s", 0.0)) + (0.0 if since_s is None else now_s - float(since_s))
-        return max(now_s - float(self.state["started_s"]) - rested_s, 0.0)
+        rested_s = float(self.state.get("rested_s", 0.0)) + (0.0 if since_s is None else until_s - float(since_s))
+        return max(until_s - float(self.state["started_s"]) - rested_s, 0.0)
 
     def let_go(self) -> None:
         """Reap the supervisor after its exit."""

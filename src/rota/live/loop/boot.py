@@ -80,14 +80,19 @@ class Restored:
         return Engine(self.state, policy, alloc, journal=journal)
 
 
+EndOfTasks = Callable[[JobId, int], float | None]
+"""Returns when the last task of an attempt ended; None if one may still run."""
 RowChoice = Callable[[Sequence[Any]], Sequence[Any]]
 """Returns which of the rows of unfinished jobs are restored, with those that they depend on."""
 
 
-def restored(records: Records, scheduling: Scheduling, choice: RowChoice | None = None) -> Restored:
+def restored(
+    records: Records, scheduling: Scheduling, choice: RowChoice | None = None, end_of_tasks: EndOfTasks | None = None
+) -> Restored:
     """Return the state in the records; raise a `RotaError` if it does not fit the scheduling.
 
-    With a `choice`, which only copies of a state may have, some jobs are left out.
+    With a `choice`, which only copies of a state may have, some jobs are left out. By `end_of_tasks`, jobs are not
+    charged for the time since their tasks ended while no manager ran.
     """
     declared, _ = find_policy(scheduling.policy)
     given = scheduling.cluster
@@ -98,7 +103,7 @@ def restored(records: Records, scheduling: Scheduling, choice: RowChoice | None 
     rows: Sequence[Any] = records.live_jobs()
     if choice is not None:
         rows = choice(rows)
-    state, kept = _restore(records, recall, current, removed, rows, in_rounds=declared.plans_in_rounds)
+    state, kept = _restore(records, recall, current, removed, rows, declared.plans_in_rounds, end_of_tasks)
     present = ClusterConfig(given, current, scheduling.tenancy, has_fixed_nodes=scheduling.has_fixed_nodes)
     is_as_given = known is None or known.given != as_json(given)
     first = LoopEntry([], cluster=given if is_as_given else current)
@@ -152,7 +157,11 @@ def _link_estimates(network: str | None, cluster: Cluster) -> LinkEstimates | No
 
 
 def boot(
-    records: Records, scheduling: Scheduling, driver: DriverContract, reserve: DiskReserve | None = None
+    records: Records,
+    scheduling: Scheduling,
+    driver: DriverContract,
+    reserve: DiskReserve | None = None,
+    end_of_tasks: EndOfTasks | None = None,
 ) -> Control:
     """Return the loop, ready to run, in the state in which the last one stopped.
 
@@ -160,7 +169,8 @@ def boot(
     """
     declared, options = find_policy(scheduling.policy)
     declared.refuse_driver(options, driver, live=True)
-    return begin(records, scheduling, restored(records, scheduling), "a live manager", reserve)
+    was = restored(records, scheduling, end_of_tasks=end_of_tasks)
+    return begin(records, scheduling, was, "a live manager", reserve)
 
 
 def begin(
@@ -220,8 +230,8 @@ def _restore(
     cluster: Cluster,
     removed: tuple[NodeId, ...],
     rows: Sequence[Any],
-    *,
     in_rounds: bool,
+    end_of_tasks: EndOfTasks | None,
 ) -> tuple[State, dict[JobId, Record]]:
     now_s = clock.now_s()
     kept: dict[JobId, Record] = {}
@@ -232,6 +242,8 @@ def _restore(
         if not in_rounds and live["state"] == JobState.RUNNING.value:  # a lease of another policy is void
             live.pop("lease", None)
             live["rate"] = 1.0
+        if end_of_tasks is not None and live.get("run_since_s") is not None:
+            _leave_out(live, end_of_tasks(job.id, row.attempt), now_s)
         now_s = max(now_s, live["submitted_s"], live["since_s"])
         pairs.append((job, live))
         record = kept[job.id] = Record(records.opened_spec(row), row.owner, account=row.account)
@@ -252,3 +264,10 @@ def _restore(
             f"node {error} is gone, but jobs run on it; start with the same nodes as before, "
             "or with an empty --data folder"
         ) from error
+
+
+def _leave_out(live: dict[str, Any], ended_s: float | None, now_s: float) -> None:
+    """Move the clocks of a job whose tasks have ended by the time since then: nothing of it has run in that."""
+    idle_s = 0.0 if ended_s is None else max(now_s - max(ended_s, live["run_since_s"]), 0.0)
+    for name in ("run_since_s", "work_from_s"):
+        live[name] += idle_s

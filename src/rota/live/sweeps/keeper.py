@@ -17,7 +17,16 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 
 from rota.core.errors import RotaError, Unavailable
-from rota.core.messages.events import Event, JobCancelled, JobHeld, JobReleased, JobRequeued
+from rota.core.messages.events import (
+    Event,
+    Interrupted,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    StartFailed,
+    Stopped,
+)
 from rota.core.model.job import JobId, JobState
 from rota.live.intake.audit_entry import Asker, audit_entry
 from rota.live.intake.quotas import TooMany
@@ -25,6 +34,7 @@ from rota.live.intake.requests import Conflict, NotFound, Requests
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry, News
 from rota.live.loop.storage import CantStore
+from rota.live.sweeps import rungs
 from rota.live.sweeps.rows import FAILED, FINISHED, STOPPED, LiveSweep, sweep_of, trial_row
 from rota.live.sweeps.trial_output import TrialOutput
 from rota.live.workers.fair_turns import FairTurns
@@ -33,7 +43,7 @@ from rota.store.records import Records
 from rota.store.sweeps import RUNNING
 from rota.sweeps.file import sweep_file
 from rota.sweeps.rules import refuse_many_marks, rule_of
-from rota.sweeps.samplers import refuse_unavailable, sample
+from rota.sweeps.samplers import refuse_unavailable
 from rota.sweeps.search import Search
 from rota.sweeps.trial import Point, SweepTrial, TrialState
 
@@ -45,6 +55,8 @@ RETRY_S = 2.0
 """When what was refused for now is tried again."""
 MOST_NEW, MOST_NEW_TPE = 100, 8
 """Trials that begin at once; those of a sampler that learns take longer to draw."""
+_LEADS_ON = (JobReleased, Stopped, Interrupted, StartFailed)
+"""Events after which a job could start."""
 _ENDS = {
     JobState.SUCCEEDED.value: TrialState.COMPLETED,
     JobState.FAILED.value: TrialState.FAILED,
@@ -63,7 +75,8 @@ class SweepKeeper:
         self._live: dict[str, LiveSweep] = {}
         self._outputs: dict[str, TrialOutput] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._by_job: dict[str, str] = {}
+        self._by_job: dict[str, tuple[str, int]] = {}
+        """The sweep and the number of each trial, by its job."""
         self._wake = asyncio.Event()
         self._advancing: dict[str, asyncio.Task[None]] = {}
         self._sampling = FairTurns()
@@ -78,8 +91,7 @@ class SweepKeeper:
             sweep = sweep_of(row, self._records.opened(row.job, row.id), self._records.sweeps.trials(row.id))
             self._keep(sweep)
             for trial in sweep.search.trials:
-                events = self._orders(trial)
-                if events:
+                if trial.state is not TrialState.ACTIVE and (events := self._orders(trial)):
                     self._control.happened(LoopEntry(events))
 
     @property
@@ -96,7 +108,7 @@ class SweepKeeper:
         self._outputs[sweep.id] = TrialOutput(self._home, sweep.file)
         self._locks[sweep.id] = asyncio.Lock()
         for trial in sweep.search.trials:
-            self._by_job[trial.job_id] = sweep.id
+            self._by_job[trial.job_id] = sweep.id, trial.number
         self._wake.set()
 
     def _forget(self, sweep: LiveSweep) -> None:
@@ -109,21 +121,45 @@ class SweepKeeper:
         if any(str(each.job_id) in self._by_job for each in news):
             self._wake.set()
 
+    def _trial_of(self, job_id: JobId) -> tuple[LiveSweep, SweepTrial] | None:
+        """Return the trial of a job with its sweep, if that has not ended."""
+        sweep_id, number = self._by_job.get(job_id, ("", 0))
+        sweep = self._live.get(sweep_id)
+        return None if sweep is None else (sweep, sweep.search.trials[number])
+
     def _gate(self, entry: LoopEntry) -> None:
-        """Keep paused trials from being released by anything but their sweep: they would run on unjudged."""
-        for at, event in enumerate(entry.events):
-            if (
-                not isinstance(event, JobReleased)
-                or (sweep := self._live.get(self._by_job.get(event.job_id, ""))) is None
-            ):
+        """Hold paused trials as soon as their tasks have ended, and keep them from being released by anything else.
+
+        They would run on unjudged. One that left its devices at a rung while no manager ran is held until it is judged.
+        """
+        events: list[Event] = []
+        for event in entry.events:
+            found = self._trial_of(event.job_id) if isinstance(event, _LEADS_ON) else None
+            if found is None or not isinstance(event, _LEADS_ON):
+                events.append(event)
                 continue
-            trial = next(each for each in sweep.search.trials if each.job_id == event.job_id)
-            if trial.state is not TrialState.PAUSED:
-                continue
-            if entry.done is not None:
-                raise Conflict(f"job {event.job_id} is a paused trial of sweep {sweep.id}, which releases it")
-            self._say(sweep, trial)
-            entry.events[at] = JobHeld(event.job_id)
+            sweep, trial = found
+            is_paused = trial.state is TrialState.PAUSED
+            if isinstance(event, JobReleased):
+                if is_paused and entry.done is not None:
+                    raise Conflict(f"job {event.job_id} is a paused trial of sweep {sweep.id}, which releases it")
+                events.append(JobHeld(event.job_id) if is_paused else event)
+            else:
+                is_left = trial.state is TrialState.ACTIVE and self._has_left(event)
+                if is_left:
+                    rungs.note_hold(self._control.kept[event.job_id], sweep.id)
+                events += [event, JobHeld(event.job_id)] if is_paused or is_left else [event]
+            if is_paused:
+                self._say(sweep, trial)
+        entry.events[:] = events
+
+    def _has_left(self, event: Stopped | Interrupted | StartFailed) -> bool:
+        record = self._control.kept.get(event.job_id)
+        return (
+            isinstance(event, Stopped)
+            and record is not None
+            and rungs.has_left(self._home, event.job_id, record.attempt)
+        )
 
     def _say(self, sweep: LiveSweep, trial: SweepTrial) -> None:
         """Let the job of a trial say what its sweep does with it."""
@@ -223,15 +259,20 @@ class SweepKeeper:
 
     async def _advance(self, sweep: LiveSweep) -> None:
         """Take in what is new of a sweep, and do what follows."""
-        reports, ended = await self._news(sweep)
-        if not reports and not ended and not (sweep.is_due and clock.now_s() >= sweep.retry_s):
+        reports, ended, held = await self._news(sweep)
+        if not (reports or ended or held or (sweep.is_due and clock.now_s() >= sweep.retry_s)):
             return
         steps = sweep.search.decide(reports, ended)
+        await asyncio.to_thread(self._tell_decisions, sweep, list(steps.changed.values()))
         entry = LoopEntry([])
         for trial in steps.changed.values():
             self._change(sweep, trial, entry)
+        for number in held:
+            if (trial := sweep.search.trials[number]).state is TrialState.ACTIVE:
+                self._say(sweep, trial)
+                entry.events.append(JobReleased(JobId(trial.job_id)))
         if steps.is_over:
-            self._end(sweep, FINISHED, steps.why, entry)
+            self._end(sweep, FAILED if steps.has_failed else FINISHED, steps.why, entry)
         if entry.events or entry.trials or entry.sweeps:
             self._control.happened(entry)  # stored before it is carried out, in the order of all entries
         sweep.is_due = False
@@ -239,10 +280,19 @@ class SweepKeeper:
             await self._begin_more(sweep, steps.new)
             sweep.is_due = True
 
-    async def _news(self, sweep: LiveSweep) -> tuple[dict[int, Sequence[Point]], dict[int, TrialState]]:
-        """Return the reports of trials that have reported something, and how those ended whose jobs have."""
+    def _tell_decisions(self, sweep: LiveSweep, changed: Sequence[SweepTrial]) -> None:
+        """Let trials know that were judged; before that counts, so that one that is released knows it."""
+        for trial in changed:
+            before = sweep.search.trials[trial.number]
+            is_judged = trial.values != before.values or trial.state is not before.state
+            if is_judged and trial.values and sweep.search.rule.rungs(trial.number):
+                rungs.tell_decision(self._home, trial)
+
+    async def _news(self, sweep: LiveSweep) -> tuple[dict[int, Sequence[Point]], dict[int, TrialState], list[int]]:
+        """Return the reports of trials that have reported something, how those ended whose jobs have, and the trials
+        that are held at a rung."""
         jobs, kept, output = self._control.state.jobs, self._control.kept, self._outputs[sweep.id]
-        going, gone = [], []
+        going, gone, held = [], [], []
         for trial in sweep.search.trials:
             if trial.state.is_over:
                 continue
@@ -251,9 +301,12 @@ class SweepKeeper:
                 gone.append(trial)
             elif trial.state is TrialState.ACTIVE and record.attempt:
                 going.append((trial, record.attempt))
-            elif trial.state is TrialState.PAUSED and live.state is JobState.WAITING and not live.is_leaving:
-                self._control.happened(LoopEntry(self._orders(trial)))  # as after a failure while it was stopped
-        return await asyncio.to_thread(self._read, sweep, output, going, gone)
+                if live.state is JobState.HELD and rungs.is_held(record, sweep.id):
+                    held.append(trial.number)
+                    sweep.stamps.pop(trial.number, None)
+            elif trial.state is TrialState.PAUSED and (events := self._orders(trial)):
+                self._control.happened(LoopEntry(events))
+        return (*await asyncio.to_thread(self._read, sweep, output, going, gone), held)
 
     def _read(
         self, sweep: LiveSweep, output: TrialOutput, going: list[tuple[SweepTrial, int]], gone: list[SweepTrial]
@@ -269,12 +322,15 @@ class SweepKeeper:
             row = self._records.job(trial.job_id)
             if row is None or row.state in _ENDS:
                 ended[trial.number] = TrialState.CANCELLED if row is None else _ENDS[row.state]
+                sweep.messages[trial.number] = "" if row is None else row.message or ""
                 reports[trial.number] = output.read(JobId(trial.job_id), 0 if row is None else row.attempt)
         return reports, ended
 
     def _change(self, sweep: LiveSweep, trial: SweepTrial, entry: LoopEntry) -> None:
         """Put a changed trial, with its row and its orders, into an entry."""
         before = sweep.search.trials[trial.number]
+        if trial.state is TrialState.FAILED:
+            trial = replace(trial, why=sweep.messages.pop(trial.number, trial.why))
         sweep.search.put(trial)
         entry.trials.append(trial_row(sweep.id, trial))
         if trial.state is not before.state:
@@ -289,17 +345,13 @@ class SweepKeeper:
         live = self._control.state.jobs.get(job_id)
         if live is None or live.state.is_final:
             return []
-        if trial.state is TrialState.ACTIVE:
-            self._control.hold_when_stopped(job_id, hold=False)
-            return [JobReleased(job_id)] if live.state is JobState.HELD else []
+        if trial.state is TrialState.ACTIVE:  # while it leaves, its hold may be on its way
+            return [JobReleased(job_id)] if live.state is JobState.HELD or live.is_leaving else []
         if trial.state is not TrialState.PAUSED:
             return [JobCancelled(job_id)]
-        if live.state is JobState.HELD:
+        if live.state is JobState.HELD or live.is_leaving:
             return []
-        if live.state is JobState.WAITING and not live.is_leaving:
-            return [JobHeld(job_id)]
-        self._control.hold_when_stopped(job_id)
-        return [] if live.is_leaving else [JobRequeued(job_id)]
+        return [JobHeld(job_id) if live.state is JobState.WAITING else JobRequeued(job_id)]
 
     # -- new trials ------------------------------------------------------------------------------
 
@@ -319,11 +371,13 @@ class SweepKeeper:
         """Submit the jobs of new trials, with the trials in the same transaction."""
         most = MOST_NEW_TPE if sweep.file.sampler == "tpe" else MOST_NEW
         async with self._sampling.turn(sweep.asker.name):
-            new = await asyncio.to_thread(self._sampled, sweep, min(count, most))
+            new = await asyncio.to_thread(sweep.sampled, min(count, most))
         rule = sweep.search.rule
         files = [
-            sweep.file.trial_job(sweep.id, sweep.name, trial.number, trial.params, rule.marks(trial.number))
-            for trial in new
+            sweep.file.trial_job(
+                sweep.id, sweep.name, each.number, each.params, rule.marks(each.number), rule.rungs(each.number)
+            )
+            for each in new
         ]
         made: list[SweepTrial] = []
 
@@ -337,11 +391,4 @@ class SweepKeeper:
         await self._requests.submit(files, sweep.asker, along=add)
         for trial in made:
             sweep.search.put(trial)
-            self._by_job[trial.job_id] = sweep.id
-
-    def _sampled(self, sweep: LiveSweep, count: int) -> list[SweepTrial]:
-        """Sample the parameters of new trials, each given those before it."""
-        known = list(sweep.search.trials)
-        for _ in range(count):
-            known.append(SweepTrial(number=len(known), params=sample(sweep.file, len(known), known)))
-        return known[len(sweep.search.trials) :]
+            self._by_job[trial.job_id] = sweep.id, trial.number

@@ -12,12 +12,13 @@ from rota.store import clock
 from rota.store.sweeps import RUNNING
 from rota.sweeps.file import SweepFile, sweep_file
 from rota.sweeps.rules import rule_of
+from rota.sweeps.samplers import sample
 from rota.sweeps.search import Search
 from rota.sweeps.trial import SweepTrial, TrialState
 
 Json = dict[str, Any]
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
-"""How a sweep ends: by itself, by a user, or because its jobs were refused."""
+"""How a sweep ends: by itself, by a user, or because too many trials failed, none had a result or jobs were refused."""
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ class LiveSweep:
     ended_s: float | None = None
     stamps: dict[int, object] = field(default_factory=dict)
     """What the reports of trials looked like when they were last read."""
+    messages: dict[int, str] = field(default_factory=dict)
+    """What the jobs of trials said that failed."""
     is_due: bool = True
     """Whether there may be places to fill though nothing was reported."""
     retry_s: float = 0.0
@@ -46,6 +49,13 @@ class LiveSweep:
     def file(self) -> SweepFile:
         """The sweep file."""
         return self.search.file
+
+    def sampled(self, count: int) -> list[SweepTrial]:
+        """Sample the parameters of new trials, each given those before it."""
+        known = list(self.search.trials)
+        for _ in range(count):
+            known.append(SweepTrial(number=len(known), params=sample(self.file, len(known), known)))
+        return known[len(self.search.trials) :]
 
     def row(self) -> Json:
         """The row of the sweep as it is now."""

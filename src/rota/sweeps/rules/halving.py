@@ -27,6 +27,10 @@ class AsynchronousHalving:
         """The rungs."""
         return self._rungs
 
+    def rungs(self, number: int) -> tuple[int, ...]:
+        """The rungs, where trials can pause."""
+        return self._rungs if self._pauses else ()
+
     def bracket(self, number: int) -> int:
         """All trials are compared with each other."""
         return 0

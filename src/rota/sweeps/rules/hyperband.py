@@ -52,6 +52,10 @@ class Hyperband:
         """The rungs of the trial's bracket."""
         return self._bracket(number).rungs
 
+    def rungs(self, number: int) -> tuple[int, ...]:
+        """The rungs of the trial's bracket."""
+        return self.marks(number)
+
     def bracket(self, number: int) -> int:
         """The first trial of its bracket."""
         return self._bracket(number).first

@@ -47,6 +47,10 @@ class LearningCurve:
         """Every few steps up to the last, the first of them."""
         return tuple(range(self._first, self._max_steps, self._every)[:MOST_MARKS])
 
+    def rungs(self, number: int) -> tuple[int, ...]:
+        """None: most trials go on."""
+        return ()
+
     def bracket(self, number: int) -> int:
         """All trials are compared with each other."""
         return 0

@@ -29,6 +29,10 @@ class Median:
         """The first marks."""
         return tuple(self._first + index * self._every for index in range(100))
 
+    def rungs(self, number: int) -> tuple[int, ...]:
+        """None: most trials go on."""
+        return ()
+
     def bracket(self, number: int) -> int:
         """All trials are compared with each other."""
         return 0

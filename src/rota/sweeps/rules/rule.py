@@ -39,6 +39,9 @@ class Rule(Protocol):
     def marks(self, number: int) -> tuple[int, ...]:
         """The first marks of a trial, as far as they are known; its reports there are always kept."""
 
+    def rungs(self, number: int) -> tuple[int, ...]:
+        """The marks at which most trials pause: there a trial leaves its devices if no manager can decide."""
+
     def bracket(self, number: int) -> int:
         """The group of trials with which a trial is compared, by its number."""
 
@@ -58,6 +61,10 @@ class Never:
     new_first = True
 
     def marks(self, number: int) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    def rungs(self, number: int) -> tuple[int, ...]:
         """None."""
         return ()
 

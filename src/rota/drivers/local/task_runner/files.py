@@ -23,6 +23,8 @@ NUDGE_S = 0.5
 SPARE_BYTES = 4096
 TELL = "tell"
 """The pipe through which a task reports to its supervisor."""
+AT_RUNG = "rung"
+"""The cause of an order to stop that a supervisor gives, not the manager: its trial is at a rung."""
 
 
 def await_folder() -> bytes:
@@ -47,6 +49,12 @@ def make_pipe(name: str, uid: int | None, gid: int | None) -> int:
     if uid is not None and gid is not None:
         os.chown(name, uid, gid)
     return os.open(name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def news_of_work(words: Sequence[bytes]) -> Json:
+    """What a task that is stopped says of its work: that it is done all the same, or that there is more after all."""
+    said = [word == b"done" for word in words if word in (b"done", b"more")]
+    return {"done": said[-1]} if said else {}
 
 
 def claim() -> bool:
@@ -117,6 +125,13 @@ def spare(names: Sequence[str]) -> None:
                 os.posix_fallocate(file, 0, SPARE_BYTES)
             finally:
                 os.close(file)
+
+
+def drop_spares(names: Sequence[str]) -> None:
+    """Give up the space that was kept."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            os.unlink(f".{name}.spare")
 
 
 def _write_into_spare(name: str, value: Json) -> None:

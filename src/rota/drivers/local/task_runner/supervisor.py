@@ -17,7 +17,9 @@ from rota.drivers.local.task_runner.files import (
     TELL,
     await_folder,
     claim,
+    drop_spares,
     make_pipe,
+    news_of_work,
     nudge,
     read,
     spare,
@@ -28,6 +30,7 @@ from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
     boot,
+    hold_mounts,
     is_sealed,
     kills_for_memory,
     processes_of,
@@ -38,6 +41,7 @@ from rota.drivers.local.task_runner.resting import Rest
 from rota.drivers.local.task_runner.scratch import ScratchWatch, watch_scratch
 from rota.drivers.local.task_runner.sessions import TaskSessions
 from rota.drivers.local.task_runner.signals import catch_signals, stop_requests
+from rota.drivers.local.task_runner.trials.rungs import watch_rungs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,6 +101,7 @@ class Supervisor:
         """Whether the state could not be written, for want of space."""
         self._watch: GpuWatch | None = None
         self._scratch: ScratchWatch | None = None
+        self._rungs = watch_rungs(task)
         self._poller = select.poll()
         self._poller.register(wake, select.POLLIN)
 
@@ -110,7 +115,8 @@ class Supervisor:
                 return True
             if time.monotonic() > deadline:
                 break
-            self._nap(0.2)
+            if self._poller.poll(200):
+                os.read(self._wake, CHUNK)
         self._tell(phase="ended", ran=False, ended_s=now_s())
         return False
 
@@ -129,7 +135,8 @@ class Supervisor:
             self._rest = Rest(self._task, self._processes, self._tell)
         os.close(started)
         self._sessions.begin(self._pid, self._processes.start)
-        self._hold_mounts()
+        if self._task.get("confine"):
+            hold_mounts(self._pid)
         self._tell(
             phase="running",
             pid=self._pid,
@@ -151,13 +158,6 @@ class Supervisor:
         os.close(alive)
         self._record_end()
 
-    def _hold_mounts(self) -> None:
-        """Keep the task's mounts until this process ends: the kernel needs tens of milliseconds to take them apart,
-        which would delay the exit of the last process that has them, and so the start of the next task."""
-        if self._task.get("confine"):
-            with contextlib.suppress(OSError):
-                os.open(f"/proc/{self._pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-
     def _record_end(self) -> None:
         try:
             ended = read("exit.json")
@@ -174,9 +174,7 @@ class Supervisor:
             drop_image()
         _forget_order()
         self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
-        for name in SPARE_FILES:
-            with contextlib.suppress(OSError):
-                os.unlink(f".{name}.spare")
+        drop_spares(SPARE_FILES)
 
     def _launch(self) -> tuple[int, int, int, int]:
         """Fork the recorder, which forks the task; the output's end, the task's id, the recorder, our liveness pipe."""
@@ -217,7 +215,7 @@ class Supervisor:
             now = time.monotonic()
             often = limit or self._untold
             wait_s = min(self._kill_at - now, self._rest.until_s - now_s(), MEMORY_EVERY_S if often else 60.0)
-            for watch in (self._watch, self._scratch):
+            for watch in (self._watch, self._scratch, self._rungs):
                 if watch is not None:
                     wait_s = min(wait_s, watch.due_in_s(now))
             ready = {fd for fd, _ in self._poller.poll(max(wait_s, 0.0) * 1000)}
@@ -240,10 +238,12 @@ class Supervisor:
             if now_s() >= self._rest.until_s:
                 self._rest.go_on()
             self._keep_to_scratch()
+            self._leave_at_rung()
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 self._end_task()
-            if limit and not self._rest.holds_copy and self._is_over(limit):
+            may_end = limit and not self._rest.holds_copy and self._kill_at == float("inf")
+            if may_end and self._processes.used_bytes() > limit:
                 self._cause, limit = "memory", 0
                 self._end_task()
             if finished in ready:
@@ -263,9 +263,6 @@ class Supervisor:
             self._output.write(f"\nrota: this task was ended: it {watch.excess}\n".encode())
             self._end_task()
 
-    def _is_over(self, limit: int) -> bool:
-        return self._kill_at == float("inf") and self._processes.used_bytes() > limit
-
     def _keep_to_scratch(self) -> None:
         """End the task if its folders hold more than it may write."""
         if self._scratch is None or self._scratch.due_in_s(time.monotonic()) > 0:
@@ -276,10 +273,19 @@ class Supervisor:
             self._cause, self._scratch = "scratch", None
             self._end_task()
 
+    def _leave_at_rung(self) -> None:
+        """Stop a trial at a rung while no manager can decide whether it goes on."""
+        rests = self._state.get("rests_since_s") is not None
+        if self._rungs is not None and self._order is None and not rests and self._rungs.orders_stop():
+            self._obey()
+
     def _hear(self) -> None:
-        """Read a message of the task; the only one known is that it only saves from now on."""
-        received = os.read(self._tells, CHUNK)
-        if b"saving" in received.split() and self._state.get("saves_since_s") is None:
+        """Read what the task says: it only saves from now on, has done its work though it is stopped, is at a rung."""
+        words = os.read(self._tells, CHUNK).split()
+        self._state.update(news_of_work(words))
+        if self._rungs is not None:
+            self._rungs.hear(words)
+        if b"saving" in words and self._state.get("saves_since_s") is None:
             self._tell(saves_since_s=now_s())
 
     def _let_finish(self, output: int) -> None:
@@ -331,10 +337,9 @@ class Supervisor:
         self._await_copy()
 
     def _sample(self) -> dict[int, int]:
-        if self._watch is None:
-            return {}
-        self._watch.look(self._pid)
-        return self._watch.holders
+        if self._watch is not None:
+            self._watch.look(self._pid)
+        return {} if self._watch is None else self._watch.holders
 
     def _await_copy(self) -> None:
         if self._rest.copying >= 0:
@@ -346,8 +351,7 @@ class Supervisor:
         failure = self._rest.finish()
         if failure is not None:
             self._cause = "suspend"
-            self._end_task()
-        elif self._order is not None or (self._rest.is_written and keep_image(self._state)):
+        if failure is not None or self._order is not None or (self._rest.is_written and keep_image(self._state)):
             self._end_task()
         else:
             self._rest_or_go_on()
@@ -360,6 +364,8 @@ class Supervisor:
             return True
         if received:
             self._output.write(received)
+            if self._rungs is not None:
+                self._rungs.read(received)
         return bool(received)
 
     def _drain(self, output: int) -> None:
@@ -370,10 +376,6 @@ class Supervisor:
             if not self._keep(output):
                 break
         os.close(output)
-
-    def _nap(self, seconds: float) -> None:
-        if self._poller.poll(seconds * 1000):
-            os.read(self._wake, CHUNK)
 
     def _tell(self, **news: Any) -> None:
         """Write the state, then notify the manager; one that does not run will read it later."""
