@@ -53,7 +53,7 @@ def test_suspended_job_keeps_its_gpus_in_slurm_and_here(slurm: SlurmBed, launch:
     two = slurm.submit("true", MANAGED, "--gres=gpu:1")
     foreign = slurm.submit("true", "--gres=gpu:1")
 
-    rota.wait({one: "running", two: "waiting"})
+    rota.wait({one: "suspended", two: "waiting"})
     eventually(lambda: "Reason=Resources" in slurm.do("scontrol", "-o", "show", "job", foreign))
     assert {slurm.state(job) for job in (two, foreign)} == {"PENDING"}
     slurm.do("scontrol", "resume", one)

@@ -235,8 +235,13 @@ def _placement_on_whole_nodes(job: SlurmJob, shaped: Job, index_by_node: Mapping
     )
 
 
-def holds_as_planned(job: SlurmJob, live: LiveJob, names: Sequence[str]) -> bool:
-    """Whether a job holds as many GPUs of each node as was planned: Slurm divides them among the nodes itself."""
+def runs_as_planned(job: SlurmJob, live: LiveJob, names: Sequence[str]) -> bool:
+    """Whether a job has the time limit that was known and as many GPUs of each node as was planned.
+
+    Slurm divides them among the nodes itself, and raises a limit above `--time-min`.
+    """
+    if job.time_limit_s != live.job.estimate_s:
+        return False
     planned: Counter[str] = Counter()
     for slot in live.placement or ():
         planned[names[slot.node]] += slot.devices.bit_count()
