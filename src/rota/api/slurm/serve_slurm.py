@@ -63,8 +63,8 @@ class SlurmOptions:
     """Whether Rota decides; otherwise it observes and writes nothing to Slurm."""
     config: Path | None = None
     """Slurm's configuration file; None: where Slurm finds it itself."""
-    rest: str | None = None
-    """Where slurmrestd answers; None: what is read comes from Slurm's commands."""
+    rest: tuple[str, Path | None] | None = None
+    """Where slurmrestd answers, and a file with a token for it; None: what is read comes from Slurm's commands."""
     policy: str = "easy"
     """What decides; for a twin, what forecasts assume of Slurm."""
     placement: str | None = None
@@ -99,7 +99,9 @@ class _SlurmRun:
         self._records = server.records
         self._say = say
         self._commands = SlurmCommands(options.config)
-        self._reader: SlurmReader = self._commands if options.rest is None else SlurmRest(options.rest)
+        self._reader: SlurmReader = self._commands
+        if options.rest is not None:
+            self._reader = SlurmRest(*options.rest)
         self._heartbeat = Heartbeat(options.home)
 
     async def main(self) -> None:
