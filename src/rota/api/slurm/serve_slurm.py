@@ -155,6 +155,7 @@ class _SlurmRun:
         ranking = None if self._options.decides else view.ranking
         source = ForecastWorker(scheduling, self._records.url, ranking, estimates_are_limits=True)
         forecasts = ForecastKeeper(control, self._records, source, scheduling.policy)
+        looks.defer, looks.settle = forecasts.defer, forecasts.settle
         self._server.switch.now = self._application(control, scheduling, forecasts, source, looks)
         loop = asyncio.create_task(control.run(driver))
         nodes = len(read.nodes)

@@ -103,6 +103,10 @@ class SlurmLoop:
         """Why the last look failed, if it did."""
         self.beat: Callable[[], None] = lambda: None
         """Is called after each look that succeeded."""
+        self.defer: Callable[[Sequence[JobId]], None] = lambda jobs: None
+        """Is told of jobs that ran between two looks, before they end here."""
+        self.settle: Callable[[Sequence[Json]], None] = lambda outcomes: None
+        """Is told how and when they ran, by Slurm's record."""
 
     async def run(self) -> None:
         """Look until cancelled; a look that fails is reported once, and repeated."""
@@ -138,13 +142,18 @@ class SlurmLoop:
             await self._control.at_rest()
         events = self._driver.look(self._control.state, now_s, clock.shown_s(now_s))
         if events:
+            unseen = unseen_runs(events, self._driver.view)
+            self.defer(unseen)
             await self._control.apply(self._entry(events))
-            if unseen := unseen_runs(events, self._driver.view):
-                await asyncio.to_thread(self._close, unseen)
+            if unseen:
+                self.settle(await asyncio.to_thread(self._close, unseen))
 
-    def _close(self, names: Sequence[JobId]) -> None:
+    def _close(self, names: Sequence[JobId]) -> list[Json]:
+        outcomes: list[Json] = []
         for at in range(0, len(names), MOST_AT_ONCE):
-            close_ended(self._records, self._driver.view, self._records.whole_jobs(names[at : at + MOST_AT_ONCE]))
+            rows = self._records.whole_jobs(names[at : at + MOST_AT_ONCE])
+            outcomes += close_ended(self._records, self._driver.view, rows)
+        return outcomes
 
     def _entry(self, events: Sequence[Event]) -> LoopEntry:
         entry = LoopEntry(list(events))
