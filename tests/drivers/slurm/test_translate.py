@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from drivers.slurm.slurm_values import job_value, jobs, node_value, running_value
-from rota.core.model.job import OPPORTUNISTIC
+from rota.core.messages.events import NodeDrained
+from rota.core.model.job import OPPORTUNISTIC, NodeId
+from rota.core.state.state import State
 from rota.drivers.slurm import marks
 from rota.drivers.slurm.printed.accounts import read_associations, read_qos
 from rota.drivers.slurm.printed.fields import Gpus
 from rota.drivers.slurm.printed.records import read_jobs, read_nodes
-from rota.drivers.slurm.translate import Misfit, cluster_of, is_simple, job_of, placement_of, tenants_of
+from rota.drivers.slurm.translate import Misfit, cluster_of, is_simple, job_of, placement_of, tenants_of, why_left
+from rota.drivers.slurm.view import node_events
 
 
 def test_job_and_cluster_in_rotas_types() -> None:
@@ -99,3 +103,31 @@ def test_gpus_without_indexes_take_what_is_free() -> None:
     assert job.shares[0].gpus == Gpus(2, "a100")
     assert not isinstance(placement, Misfit)
     assert placement[0].devices == 0b1010
+
+
+@pytest.mark.parametrize(
+    ("fields", "partitions", "is_left"),
+    [
+        ({}, ("main", "main"), False),
+        ({}, ("main", "other"), True),
+        ({"tres_per_node": "gres:gpu:v100:1"}, ("main", "main"), True),
+        ({"tres_per_node": "gres:gpu:a100:1"}, ("main", "main"), False),
+        ({"tres_per_node": "gres:gpu:h200:1"}, ("main", "main"), False),
+        ({"tres_per_node": "", "tres_req_str": "cpu=2,node=1"}, ("main", "other"), False),
+    ],
+    ids=str,
+)
+def test_jobs_that_need_a_node_of_several_types_are_left_to_slurm(
+    fields: dict[str, Any], partitions: tuple[str, str], is_left: bool
+) -> None:
+    """The first node has both types; Slurm gives it jobs as before, and Rota none."""
+    mixed = node_value("n1", gres="gpu:a100:2(S:0),gpu:v100:2(S:1)", partitions=[partitions[0]])
+    nodes = read_nodes(json.dumps({"nodes": [mixed, node_value("n2", partitions=[partitions[1]])]})).found
+    (job,) = read_jobs(jobs(job_value(**fields))).found
+
+    assert [node.is_mixed for node in nodes] == [True, False]
+    assert (why_left(job, nodes) is not None) == is_left
+    state = State(cluster_of(nodes))
+    drained = node_events({node.name: node for node in nodes}, state, decides=True)
+    assert drained == [NodeDrained(NodeId("n1"))]
+    assert not node_events({node.name: node for node in nodes}, state)

@@ -41,7 +41,7 @@ from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands
 from rota.drivers.slurm.observer import end_of
 from rota.drivers.slurm.printed.records import RUNNING, SlurmJob
 from rota.drivers.slurm.refused_starts import RefusedStarts, is_refused
-from rota.drivers.slurm.translate import is_simple, job_of, nodes_of, runs_as_planned
+from rota.drivers.slurm.translate import job_of, nodes_of, runs_as_planned, why_left
 from rota.drivers.slurm.view import SlurmView, node_events, occupied, occupied_events
 
 log = logging.getLogger("rota.slurm")
@@ -249,7 +249,7 @@ class SlurmDriver:
         if job.holds_nodes:
             self._note_running(job)
             return []
-        why = is_simple(job)
+        why = why_left(job, self.view.mixed_among)
         if why is not None:
             self._leave_alone(job, why)
             return []
@@ -286,7 +286,7 @@ class SlurmDriver:
         if job.holds_nodes:
             self._note_running(job)
             return []
-        why = is_simple(job)
+        why = why_left(job, self.view.mixed_among)
         if why is not None:
             return self._leave_known(job, live, why)
         changed: list[Event] = [*self._requests.update(job, live)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.model.cluster import Cluster, Node
@@ -142,6 +142,23 @@ def is_simple(job: SlurmJob) -> str | None:
     if job.required_nodes and job.admin_comment not in (marks.PLACED, marks.PREEMPTED):
         return "jobs that name their nodes are left to Slurm"
     return None
+
+
+def why_left(job: SlurmJob, nodes: Iterable[SlurmNode]) -> str | None:
+    """Why a job is left to Slurm by name on these nodes; None if Rota can place it."""
+    why = is_simple(job)
+    if why is not None or not job.gpus.count:
+        return why
+    found = [
+        node.is_mixed
+        for node in nodes
+        if node.gpus.count
+        and (not job.gpus.type or job.gpus.type in node.gpu_types)
+        and (not job.partitions or not set(job.partitions).isdisjoint(node.partitions))
+    ]
+    return (
+        "nodes with GPUs of several types, which alone it may use, are left to Slurm" if found and all(found) else None
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ class SlurmLoop:
             nodes = await self._reader.nodes()
             self._report(nodes.faults)
             self._driver.view.take_nodes(nodes)
+            self._report_mixed()
             if {name: node_of(node) for name, node in self._driver.view.nodes.items()} != self._nodes:
                 log.info("Slurm's nodes have changed; the state is read again")
                 self._driver.outdated.set()
@@ -177,6 +178,13 @@ class SlurmLoop:
         if job is not None and job.is_suspended != record.paused:
             record.paused = job.is_suspended
             record.message = suspension_words(job) if job.is_suspended else ""
+
+    def _report_mixed(self) -> None:
+        for node in self._driver.view.mixed_among:
+            if node.is_mixed and node.name not in self._said:
+                self._said.add(node.name)
+                about = {"node": node.name, "types": ", ".join(node.gpu_types)}
+                log.warning("has GPUs of several types; they count as of the first", extra=about)
 
     def _report(self, faults: Sequence[str]) -> None:
         """Log each fault of a record once."""

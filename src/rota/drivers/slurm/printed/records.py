@@ -16,6 +16,7 @@ from rota.drivers.slurm.printed.fields import (
     MEBI,
     BadField,
     Gpus,
+    gpu_types,
     gres,
     hosts,
     indexes,
@@ -148,8 +149,15 @@ class SlurmNode:
     is_down: bool
     is_drained: bool
     reason: str
+    gpu_types: tuple[str, ...] = ()
+    """The types of its GPUs; they count as of the first."""
     is_reserved: bool = False
     """Whether it takes no jobs but those of a reservation."""
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it has GPUs of several types, between which Rota can't choose."""
+        return len(self.gpu_types) > 1
 
 
 @dataclass(slots=True)
@@ -374,6 +382,7 @@ def _node_of(value: Json) -> SlurmNode:
     return SlurmNode(
         name=name,
         gpus=gres(text(value.get("gres"))),
+        gpu_types=gpu_types(text(value.get("gres"))),
         cpus=whole(value.get("cpus")),
         memory_bytes=whole(value.get("real_memory")) * MEBI,
         features=words(value.get("active_features", value.get("features"))),
