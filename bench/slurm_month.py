@@ -3,12 +3,17 @@
     .venv/bin/python bench/slurm_month.py --months 3 --speed 1000
 
 The month is simulated, Slurm is not: slurmctld, slurmdbd, slurmd and the jobs run with a clock that libfaketime makes
-faster (`apt-get install faketime`), so that a month takes 45 minutes at a speed of 1000. The months have different jobs
-and run side by side. Random jobs of six kinds go to eight nodes of four GPUs; their time limits are one to four times
-too long, in half hours. Slurm has its own parameters. `--reserve 1` keeps resources for the first waiting job only, as
-`easy` does; `--window 20160` also for jobs that can't start within a day, as for longer limits the manual asks. The
-accounting is replayed under the policy that `rota slurm policy` makes of Slurm's configuration, with Slurm's choice of
-nodes, and then under others with their own. `--keep FOLDER` keeps the accounting, or replays what is there.
+faster (`apt-get install faketime`), so that a month takes 45 minutes at a speed of 1000. What Slurm itself does then
+takes longer than it should: backfill breaks a search off after two seconds, which are 2 ms at that speed, and nodes
+take minutes to be cleared. Slurm therefore has precedence over other programs and its state in memory; the replay takes
+nodes as free when they were, and cycles so slow that a search was broken off are counted. A lower speed has fewer. The
+months have different jobs and run side by side.
+
+Random jobs of six kinds go to eight nodes of four GPUs; their time limits are one to four times too long, in half
+hours. Slurm has its own parameters. `--reserve 1` keeps resources for the first waiting job only, as `easy` does;
+`--window 20160` also for jobs that can't start within a day, as for longer limits the manual asks. The accounting is
+replayed under the policy that `rota slurm policy` makes of Slurm's configuration, with Slurm's choice of nodes, and
+then under others with their own. `--keep FOLDER` keeps the accounting, or replays what is there.
 """
 
 from __future__ import annotations
@@ -57,6 +62,10 @@ POLICIES = ("easy", "fifo:backfill=true", "fifo", "fair-share", "las", "srtf", "
 NEAR_S = 600.0
 """Starts that are no further apart count as equal: a message takes a second of true time at worst."""
 SHAKE_S = 120.0
+BROKEN_OFF_S = 2.0
+"""After so long, backfill's search for the start of a job is broken off (`_will_run_test` of select/cons_tres)."""
+MEMORY = "/dev/shm"
+"""A file system in memory."""
 
 
 class TimedJob(NamedTuple):
@@ -99,19 +108,38 @@ def fast_clock(speed: float) -> Iterator[dict[str, str]]:
             keeper.stdin.close()
 
 
-def shape_of(reserve: int, window_min: int) -> Shape:
-    """The cluster, where programs have as much true time for messages and for their work as Slurm gives them."""
+@contextmanager
+def precedence() -> Iterator[None]:
+    """Programs that this thread starts go before those of others, where that is permitted."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
+    except PermissionError:
+        print("without precedence: other programs delay Slurm, by hours of the fast clock", flush=True)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+def shape_of(reserve: int, window_min: int, memory: Path) -> Shape:
+    """The cluster, where programs have as much true time for messages and for their work as Slurm gives them.
+
+    Slurm's state is in the folder `memory`: a disk that takes a second to write takes 17 minutes of the fast clock.
+    """
     scheduler = (
         "nohold_on_prolog_fail,max_sched_time=600,build_queue_timeout=600000000,bf_max_time=3600,"
         "bf_yield_interval=10000000"
     )
     first = f",bf_job_part_count_reserve={reserve}" if reserve else ""
     window = f",bf_window={window_min}" if window_min else ""
-    settings = {"SchedulerParameters": scheduler + first + window, "MinJobAge": "3600"}
+    settings = {"SchedulerParameters": scheduler + first + window, "MinJobAge": "3600", "DebugFlags": "Backfill"}
     for name in ("SlurmctldTimeout", "SlurmdTimeout", "BatchStartTimeout", "UnkillableStepTimeout"):
         settings[name] = "60000"
     for name in ("MessageTimeout", "TCPTimeout"):
         settings[name] = "30000"
+    settings |= {"StateSaveLocation": f"{memory}/state", "SlurmdSpoolDir": f"{memory}/spool-%n"}
+    for name in ("state", *(f"spool-n{number + 1}" for number in range(NODES))):
+        (memory / name).mkdir(mode=0o700)
     return Shape(nodes=NODES, gpus=GPUS, held=False, settings=settings, auth="none")
 
 
@@ -120,8 +148,9 @@ def run_month(seed: int, given: argparse.Namespace, folder: Path) -> Path:
     place = folder / f"month-{seed}"
     place.mkdir(parents=True, exist_ok=True)
     jobs = workload(given.days, given.load, random.Random(seed))
-    with fast_clock(given.speed) as clock:
-        bed = SlurmBed(shape_of(given.reserve, given.window), accounting=True, clock=clock).start()
+    with precedence(), tempfile.TemporaryDirectory(dir=MEMORY) as memory, fast_clock(given.speed) as clock:
+        shape = shape_of(given.reserve, given.window, Path(memory))
+        bed = SlurmBed(shape, accounting=True, clock=clock).start()
         try:
             _submit_all(bed, jobs, given.speed, seed)
             while bed.do("squeue", "-h", within_s=120.0):
@@ -203,6 +232,36 @@ def fill_in_starts(place: Path) -> None:
     (place / "month.txt").write_text("\n".join("|".join(cells) for cells in lines) + "\n")
 
 
+def write_replayed(place: Path) -> None:
+    """Write the accounting as it is replayed: a job runs until its nodes are free, and not until its own end.
+
+    A real Slurm takes a second to clear them, and one on a fast clock minutes.
+    """
+    lines = [line.split("|") for line in (place / "month.txt").read_text().splitlines()]
+    name, start, end, ran = (lines[0].index(column) for column in ("JobID", "Start", "End", "ElapsedRaw"))
+    free: dict[str, str] = {}
+    for line in (place / "slurmctld.log").read_text(errors="replace").splitlines():
+        said = re.match(r"\[([-:T0-9]+)\.\d+\] _job_complete: JobId=(\d+) done", line) or re.match(
+            r"\[([-:T0-9]+)\.\d+\] cleanup_completing: JobId=(\d+) completion process took", line
+        )
+        if said is not None:
+            free[said[2]] = said[1]
+    for cells in lines[1:]:
+        cells[end] = max(cells[end], free.get(cells[name], ""))
+        cells[ran] = f"{(_moment(cells[end]) - _moment(cells[start])).total_seconds():.0f}"
+    (place / "replayed.txt").write_text("\n".join("|".join(cells) for cells in lines) + "\n")
+
+
+def disturbed(place: Path) -> list[str]:
+    """When backfill took so long for its jobs that the search for the start of one was broken off, at least."""
+    found = []
+    for line in (place / "slurmctld.log").read_text(errors="replace").splitlines():
+        said = re.match(r"\[([-:T0-9]+)\.\d+\] sched/backfill: .*testing \d+\((\d+)\) jobs, .*usec=(\d+)", line)
+        if said is not None and int(said[3]) > max(int(said[2]), 1) * BROKEN_OFF_S * 1e6:
+            found.append(said[1])
+    return found
+
+
 def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
@@ -219,6 +278,7 @@ def report(places: list[Path], policies: list[str], shakes: int) -> None:
     """Print the waits in Slurm and under policies: means, medians and ninth deciles, and how the means compare."""
     for place in places:
         fill_in_starts(place)
+        write_replayed(place)
     months = [read_month(place) for place in places]
     print(f"\n{len(places)} months, {[len(month.waits_s) for month in months]} jobs")
     print(
@@ -228,13 +288,13 @@ def report(places: list[Path], policies: list[str], shakes: int) -> None:
     _row("Slurm itself", [list(month.waits_s.values()) for month in months], None)
     mirrors = [
         replayed_s(
-            place / "month.txt", place / "cluster.yaml", "--policy", month.policy, "--placement", month.placement
+            place / "replayed.txt", place / "cluster.yaml", "--policy", month.policy, "--placement", month.placement
         )
         for place, month in zip(places, months, strict=True)
     ]
     _row("its own scheduler", [list(waits_s.values()) for waits_s in mirrors], months)
     for name in policies:
-        found = [replayed_s(place / "month.txt", place / "cluster.yaml", "--policy", name) for place in places]
+        found = [replayed_s(place / "replayed.txt", place / "cluster.yaml", "--policy", name) for place in places]
         _row(f"`{name}`", [list(waits_s.values()) for waits_s in found], months)
     for place, month, waits_s in zip(places, months, mirrors, strict=True):
         _compare_jobs(place, month, waits_s)
@@ -270,11 +330,13 @@ def _compare_jobs(place: Path, month: Month, waits_s: dict[str, float]) -> None:
         f"{place.name}: {month.policy}\n  {near:.0%} of the starts are within {NEAR_S / 60:.0f} minutes of Slurm's, "
         f"the first {far} all; median difference {statistics.median(apart_s) / 60:.1f} minutes"
     )
+    if late := disturbed(place):
+        print(f"  {len(late)} cycles of backfill were so slow that a search was broken off, the first {late[0]}")
 
 
 def _shake(place: Path, month: Month, shakes: int) -> None:
     """Print how far the mean wait of the replay moves if each submission is moved by up to two minutes."""
-    lines = [line.split("|") for line in (place / "month.txt").read_text().splitlines()]
+    lines = [line.split("|") for line in (place / "replayed.txt").read_text().splitlines()]
     submit = lines[0].index("Submit")
     rng, means_h = random.Random(1), []
     with tempfile.TemporaryDirectory() as folder:

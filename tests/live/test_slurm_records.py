@@ -72,7 +72,7 @@ def test_end_of_a_run_that_was_not_seen_is_recorded_with_its_times(records: Reco
     )
 
     unseen = unseen_runs([JobCancelled(JobId(name)) for name in "1234"], view)
-    close_ended(records, view, records.whole_jobs(unseen))
+    outcomes = close_ended(records, view, records.whole_jobs(unseen))
     rows = {row.id: row for row in records.whole_jobs([*"1234"])}
     assert unseen == ["1", "2"]
     assert {name: row.state for name, row in rows.items()} == {
@@ -81,6 +81,9 @@ def test_end_of_a_run_that_was_not_seen_is_recorded_with_its_times(records: Reco
         "3": "waiting",
         "4": "waiting",
     }
+    assert [(each["key"], each["state"], each["started_s"]) for each in outcomes] == [
+        (name, rows[name].state, rows[name].started_s) for name in "12"
+    ]
     assert rows["2"].message == "Slurm: FAILED, exit code 3"
     assert clock.shown_s(rows["1"].started_s) == pytest.approx(1794980530)
     assert rows["1"].ended_s - rows["1"].started_s == pytest.approx(60)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 Json = dict[str, Any]
+
+
+def jobs(*values: Any) -> str:
+    """A queue as `squeue --json` prints it."""
+    return json.dumps({"jobs": list(values), "errors": []})
 
 
 def job_value(number: int = 1, **fields: Any) -> Json:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drivers.slurm.slurm_values import job_value, node_value, running_value
+from drivers.slurm.slurm_values import job_value, jobs, node_value, running_value
 from rota.core.engine.engine import Engine
 from rota.core.model.job import Job, JobId
 from rota.core.state.state import State
@@ -69,6 +69,10 @@ class TwinOfTwoNodes:
     def job(self, name: str) -> Job:
         """The request of a job."""
         return self._engine.state.jobs[JobId(name)].job
+
+    def work_done(self, name: str) -> float:
+        """How many seconds of work a job has done by now."""
+        return self._engine.state.jobs[JobId(name)].work_done(self._now_s)
 
     def held(self, name: str) -> dict[str, int]:
         """How many devices a job holds of each node."""
@@ -194,3 +198,72 @@ def test_job_whose_record_can_not_be_understood_stays_as_it_was(fields: Json) ->
     assert twin.look({**one, **fields}, {**two, **fields}) == known == {"1": "running", "2": "waiting"}
     assert twin.look({"job_state": "?"}) == known
     assert twin.look(two) == {"1": "cancelled", "2": "waiting"}
+
+
+def test_suspended_job_keeps_its_devices_and_does_not_run_on() -> None:
+    twin = TwinOfTwoNodes()
+    twin.look(running_value(1))
+    stopped: Json = {"suspend_time": 1794980540, "pre_sus_time": 10}
+    suspended = running_value(1, job_state="SUSPENDED", **stopped)
+
+    assert twin.look(suspended) == {"1": "running"}
+    done_s = twin.work_done("1")
+    assert twin.look(suspended, times=20) == {"1": "running"}
+    assert (twin.work_done("1"), twin.held("1"), twin.is_outdated) == (done_s, {"n1": 2}, False)
+    twin.look(running_value(1, **stopped))
+    assert twin.work_done("1") > done_s
+    assert twin.is_outdated  # how long it has run is Slurm's to say
+
+
+def test_job_that_was_suspended_has_run_for_less_than_since_its_start() -> None:
+    times: Json = {"start_time": 1000, "suspend_time": 1100, "pre_sus_time": 40}
+    plain, suspended, resumed = read_jobs(
+        jobs(
+            running_value(1, start_time=1000),
+            running_value(2, job_state="SUSPENDED", **times),
+            running_value(3, **times),
+        )
+    ).found
+
+    assert [1500.0 - job.runs_since_s(1500.0) for job in (plain, suspended, resumed)] == [500.0, 40.0, 440.0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_outdated"),
+    [
+        ({}, False),
+        ({"state_reason": "Prolog"}, False),
+        ({"end_time": 1794981000}, False),
+        ({"time_limit": 30}, True),
+        ({"time_limit": None}, True),
+        ({"nodes": "n1", "gres_detail": ["gpu:a100:1(IDX:0)"]}, True),
+        ({"job_state": "COMPLETING", "gres_detail": []}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("seen_waiting", [True, False])
+def test_running_job_that_becomes_another_is_read_again(fields: Json, is_outdated: bool, seen_waiting: bool) -> None:
+    twin = TwinOfTwoNodes()
+    if seen_waiting:
+        twin.look(job_value(1))
+    twin.look(running_value(1))
+    assert not twin.is_outdated
+
+    twin.look(running_value(1, **fields))
+    assert twin.is_outdated == is_outdated
+
+
+def test_change_before_the_next_look_is_seen() -> None:
+    twin = TwinOfTwoNodes()
+    twin.look(running_value(1), times=1)
+
+    twin.look(running_value(1, time_limit=30), times=1)
+    assert twin.is_outdated
+
+
+def test_limit_that_slurm_raises_at_the_start_is_the_jobs() -> None:
+    twin = TwinOfTwoNodes()
+    twin.look(job_value(1, time_limit=10))
+
+    assert twin.look(running_value(1, time_limit=25)) == {"1": "running"}
+    assert (twin.job("1").estimate_s, twin.is_outdated) == (1500.0, False)

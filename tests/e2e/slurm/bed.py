@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from e2e.slurm.programs import find_programs, find_rest
+from e2e.slurm.programs import find_programs, find_rest, find_tokens
 from managers import eventually
 from ports import free_port
 from rota.drivers.slurm.submit_script import submit_script
@@ -49,6 +49,8 @@ class Shape:
     """Settings of slurm.conf that differ from those below."""
     auth: str = "munge"
     """`none` believes what programs say of themselves; munge waits for two seconds only, which a fast clock cuts."""
+    tokens: bool = False
+    """Whether programs may show a token (auth/jwt) instead."""
 
 
 class SlurmBed:
@@ -59,6 +61,8 @@ class SlurmBed:
     ) -> None:
         """`clock` is the environment that gives Slurm and its jobs another clock, by libfaketime."""
         find_programs(accounting=accounting)
+        if shape is not None and shape.tokens:
+            find_tokens()
         self.shape = shape or Shape()
         self._clock = dict(clock or {})
         self.folder = Path(tempfile.mkdtemp(prefix="rota-slurm-", dir="/tmp"))  # munged refuses folders of others
@@ -88,6 +92,8 @@ class SlurmBed:
         key = self.folder / "munge" / "key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
+        (self.folder / "jwt.key").write_bytes(os.urandom(32))
+        (self.folder / "jwt.key").chmod(0o600)
         self._write_gres()
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         if self.shape.held:
@@ -164,9 +170,11 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
         return "\n".join([*kept, *(f"{name}={value}" for name, value in shape.settings.items())]) + "\n"
 
     def _auth(self) -> str:
+        key = f"{self.folder}/jwt.key"
+        tokens = f"\nAuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}" if self.shape.tokens else ""
         if self.shape.auth == "none":
-            return "AuthType=auth/none"
-        return f"AuthType=auth/munge\nAuthInfo=socket={self.folder}/munge/socket"
+            return f"AuthType=auth/none{tokens}"
+        return f"AuthType=auth/munge\nAuthInfo=socket={self.folder}/munge/socket{tokens}"
 
     def _storage_pass(self) -> str:
         return "" if self.shape.auth == "none" else f"AccountingStoragePass={self.folder}/munge/socket\n"
@@ -253,22 +261,28 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
         self._spawn("slurmd", "-D", "-N", name, key=name)
 
     def start_rest(self) -> str:
-        """Start slurmrestd, which must not run as root; return its address."""
+        """Start slurmrestd, which must not run as root; return its address. It wants tokens where there are any."""
         find_rest()
+        nobody = ("--reuid=65534", "--regid=65534", "--clear-groups")
+        if self.shape.tokens:
+            port = free_port()
+            serve = ("slurmrestd", "-a", "rest_auth/jwt", f"127.0.0.1:{port}")
+            self._spawn("setpriv", *nobody, *serve, key="slurmrestd", more={"SLURM_JWT": "daemon"})
+            eventually(lambda: _answers(port), within_s=READY_S)
+            return f"http://127.0.0.1:{port}"
         place = self.folder / "rest"
         place.mkdir(mode=0o777)
         place.chmod(0o777)
         (self.folder / "munge").chmod(0o755)
-        nobody = ("--reuid=65534", "--regid=65534", "--clear-groups")
         listen = ("-a", "rest_auth/local", f"unix:{place}/socket")
         self._spawn("setpriv", *nobody, "slurmrestd", *listen, key="slurmrestd")
         eventually((place / "socket").exists, within_s=READY_S)
         return f"unix:{place}/socket"
 
-    def _spawn(self, program: str, *arguments: str, key: str = "") -> None:
+    def _spawn(self, program: str, *arguments: str, key: str = "", more: Mapping[str, str] | None = None) -> None:
         log = (self.folder / f"{key or program}.out").open("ab")
         not_theirs = self._clock if program in KEEPS_TIME else {}
-        env = {name: value for name, value in self.env.items() if name not in not_theirs}
+        env = {name: value for name, value in self.env.items() if name not in not_theirs} | dict(more or {})
         self._running[key or program] = subprocess.Popen(
             [program, *arguments], env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder
         )
@@ -352,3 +366,9 @@ PartitionName=rota Nodes=ALL MaxTime=INFINITE DefaultTime=10:00 State=UP OverSub
         """What a command prints as JSON."""
         value: Json = json.loads(self.do(*command))
         return value
+
+
+def _answers(port: int) -> bool:
+    """Whether a server takes connections."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -17,6 +17,7 @@ from pathlib import Path
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "liblua5.3-0")
 ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server-core", "mariadb-client-core")
 REST_PACKAGES = ("slurmrestd",)
+TOKEN_PACKAGES = ("slurm-wlm-jwt-plugin",)
 NEEDED = ("munged", "slurmctld", "slurmd", "squeue", "scontrol", "sinfo", "sbatch")
 ACCOUNTING_NEEDED = ("slurmdbd", "mariadbd", "mariadb", "sacct", "sacctmgr")
 
@@ -38,6 +39,21 @@ def find_programs(*, accounting: bool) -> None:
 def find_rest() -> None:
     """Raise `NoSlurm` where slurmrestd is missing and can't be installed."""
     _find(REST_PACKAGES, REST_PACKAGES)
+
+
+def find_tokens() -> None:
+    """Raise `NoSlurm` where Slurm's plugin for tokens is missing and can't be installed."""
+    if not _has_tokens() and os.environ.get("ROTA_INSTALL_SLURM"):
+        with Path(tempfile.gettempdir(), "rota-slurm-install.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _has_tokens():
+                _install(TOKEN_PACKAGES)
+    if not _has_tokens():
+        raise NoSlurm(f"there is no auth_jwt.so; `apt-get install {' '.join(TOKEN_PACKAGES)}` brings it")
+
+
+def _has_tokens() -> bool:
+    return any(Path("/usr/lib").glob("*/slurm-wlm/auth_jwt.so"))
 
 
 def _find(needed: Sequence[str], packages: Sequence[str]) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import forked
-from e2e.slurm.bed import SlurmBed
+from e2e.slurm.bed import Shape, SlurmBed
 from e2e.slurm.conftest import Launch
 from e2e.slurm.programs import NoSlurm
 from managers import eventually
-from rota.drivers.slurm.commands import SlurmCommands, SlurmReader
+from rota.drivers.slurm.commands import SlurmCommands, SlurmReader, SlurmRefused
 from rota.drivers.slurm.rest import SlurmRest
 
 pytestmark = pytest.mark.slow
@@ -246,3 +246,40 @@ def test_replay_of_the_accounting_starts_jobs_in_slurms_order(accounting_slurm: 
 
     assert sorted(jobs, key=replayed.__getitem__) == sorted(jobs, key=really.__getitem__)
     assert replayed[jobs[2]] > replayed[jobs[1]]
+
+
+@pytest.mark.long
+def test_twin_shows_slurmrestd_a_token_that_is_renewed(launch: Launch, tmp_path: Path) -> None:
+    """The first token ends after seconds; whoever renews the file keeps the twin reading."""
+    try:
+        bed = SlurmBed(Shape(tokens=True), accounting=True).start()
+    except NoSlurm as error:
+        pytest.skip(str(error))
+    token = tmp_path / "token"
+    try:
+        address = bed.start_rest()
+        with pytest.raises(SlurmRefused, match="wants a valid token"):
+            asyncio.run(SlurmRest(address).jobs())
+        with pytest.raises(SlurmRefused, match="can't be read from"):
+            asyncio.run(SlurmRest(address, token).jobs())
+        token_file(token, bed.do("scontrol", "token", "lifespan=3600"))
+        job = bed.submit("sleep 600", "--gres=gpu:4", "--account=vision")
+        eventually(lambda: bed.state(job) == "RUNNING")
+        assert [found.id for found in asyncio.run(SlurmRest(address, token).jobs()).found] == [job]
+        assert {each.account for each in asyncio.run(SlurmRest(address, token).associations()).found} >= {"vision"}
+
+        token_file(token, bed.do("scontrol", "token", "lifespan=20"))
+        twin = launch(bed, "observe", "--rest", address, "--rest-token", str(token))
+        twin.wait({job: "running"})
+        eventually(lambda: "the token for slurmrestd has ended" in twin.log.read_text(), within_s=120)
+        assert twin.states()[job] == "running"
+        token_file(token, bed.do("scontrol", "token", "lifespan=3600"))
+        bed.do("scancel", job)
+        twin.wait({job: "cancelled"}, 60)
+    finally:
+        bed.stop()
+
+
+def token_file(path: Path, content: str) -> Path:
+    path.write_text(content + "\n")
+    return path

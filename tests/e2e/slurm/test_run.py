@@ -53,7 +53,7 @@ def test_suspended_job_keeps_its_gpus_in_slurm_and_here(slurm: SlurmBed, launch:
     two = slurm.submit("true", MANAGED, "--gres=gpu:1")
     foreign = slurm.submit("true", "--gres=gpu:1")
 
-    rota.wait({one: "running", two: "waiting"})
+    rota.wait({one: "suspended", two: "waiting"})
     eventually(lambda: "Reason=Resources" in slurm.do("scontrol", "-o", "show", "job", foreign))
     assert {slurm.state(job) for job in (two, foreign)} == {"PENDING"}
     slurm.do("scontrol", "resume", one)
@@ -61,7 +61,8 @@ def test_suspended_job_keeps_its_gpus_in_slurm_and_here(slurm: SlurmBed, launch:
 
 
 @pytest.mark.long
-def test_reserved_nodes_are_left_alone_and_a_refused_job_keeps_no_devices(slurm: SlurmBed, launch: Launch) -> None:
+def test_jobs_stay_off_reservations_that_they_would_reach_into(slurm: SlurmBed, launch: Launch) -> None:
+    """One node is reserved now and one soon: what ends before that runs there, the others are not even released."""
     reserve = ("scontrol", "create", "reservation", "users=root", "duration=60")
     slurm.do(*reserve, "ReservationName=now", "starttime=now", "nodes=n1")
     slurm.do(*reserve, "ReservationName=later", "starttime=now+20minutes", "nodes=n2")
@@ -71,17 +72,44 @@ def test_reserved_nodes_are_left_alone_and_a_refused_job_keeps_no_devices(slurm:
         states = {"n1": "drained", "n2": "up"}
         eventually(lambda: {node["id"]: node["state"] for node in rota.client.nodes()} == states, within_s=60)
         long = slurm.submit("sleep 1", MANAGED, "--gres=gpu:4", "--time=60")
+        rota.wait({long: "waiting"})
         short = [slurm.submit("sleep 1", MANAGED, "--gres=gpu:2", "--time=2") for _ in range(4)]
 
         rota.wait(dict.fromkeys(short, "succeeded"), 60)
         assert slurm.wait([inside]) == {inside: "COMPLETED"}
-        assert slurm.state(long) == "PENDING"
-        eventually(lambda: "ReqNodeNotAvail" in rota.client.job(long)["message"], within_s=60)
-        eventually(lambda: "Slurm did not start it: ReqNodeNotAvail" in rota.rota("why", long).stdout, within_s=60)
+        assert "n2 is reserved for 1 user from" in rota.rota("why", long).stdout
+        about = slurm.do("scontrol", "-o", "show", "job", long)
+        assert "Priority=0 " in about
+        assert "ReqNodeList=(null)" in about
+
+        slurm.do("scontrol", "delete", "ReservationName=later")
+        rota.wait({long: "succeeded"}, 150)
     finally:
         slurm.do("scancel", "--user=root")
         for name in ("now", "later"):
-            eventually(partial(slurm.can, "scontrol", "delete", f"ReservationName={name}"), within_s=60)
+            eventually(partial(_is_gone, slurm, name), within_s=60)
+
+
+def _is_gone(slurm: SlurmBed, name: str) -> bool:
+    slurm.can("scontrol", "delete", f"ReservationName={name}")
+    return f"ReservationName={name} " not in slurm.do("scontrol", "show", "reservation", "--oneliner")
+
+
+@pytest.mark.long
+def test_refused_job_keeps_no_devices(slurm: SlurmBed, launch: Launch) -> None:
+    slurm.do("scontrol", "update", "PartitionName=rota", "MaxTime=30")
+    try:
+        rota = launch(slurm, "run", "--release-after", "0")
+        long = slurm.submit("sleep 1", MANAGED, "--gres=gpu:4", "-N2", "--time=60")
+        short = [slurm.submit("sleep 1", MANAGED, "--gres=gpu:2", "--time=2") for _ in range(4)]
+
+        rota.wait(dict.fromkeys(short, "succeeded"), 60)
+        assert slurm.state(long) == "PENDING"
+        eventually(lambda: "PartitionTimeLimit" in rota.client.job(long)["message"], within_s=60)
+        eventually(lambda: "Slurm did not start it: PartitionTimeLimit" in rota.rota("why", long).stdout, within_s=60)
+    finally:
+        slurm.do("scancel", "--user=root")
+        slurm.do("scontrol", "update", "PartitionName=rota", "MaxTime=INFINITE")
 
 
 def test_watchdog_releases_what_a_killed_rota_held(slurm: SlurmBed, launch: Launch) -> None:

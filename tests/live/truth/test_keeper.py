@@ -10,7 +10,7 @@ import pytest
 
 from live.truth.seeded import stored
 from rota.core.engine.driver import ExitDetail
-from rota.core.messages.events import End, JobArrived, JobEnded
+from rota.core.messages.events import End, JobArrived, JobCancelled, JobEnded
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
 from rota.drivers.local.driver import LocalDriver
@@ -237,3 +237,28 @@ def test_range_of_an_end_is_not_before_that_of_the_start() -> None:
         low_s=5.0, median_s=30.0, high_s=None
     )
     assert _not_before(None, start) is None
+
+
+def test_run_that_was_not_seen_is_scored_by_what_is_said_of_it(records: Records) -> None:
+    """The engine takes it for cancelled before it ran; its forecasts are of the run that there was."""
+
+    async def scene() -> None:
+        made = Scene(records)
+        _, waiting = await made.submit(2)
+        await made.keeper._forecast_pending()
+        await made.write()
+        made.keeper.defer([waiting])
+        made.control.tell(JobCancelled(waiting))
+        await made.go_on()
+        await made.write()
+        (kept,) = (row for row in made.rows() if row.job_id == waiting)
+        assert (kept.state, kept.started_s) == (None, None)
+
+        ran = {"started_s": kept.made_s + 95.0, "ended_s": kept.made_s + 195.0}
+        made.keeper.settle([{"key": waiting, "state": "succeeded", **ran}])
+        await made.write()
+        (scored,) = (row for row in made.rows() if row.job_id == waiting)
+        assert (scored.state, scored.started_s, scored.ended_s) == ("succeeded", ran["started_s"], ran["ended_s"])
+        assert made.keeper.calibration.starts("fifo").below.seen + made.keeper.calibration.starts("fifo").above.seen
+
+    asyncio.run(scene())

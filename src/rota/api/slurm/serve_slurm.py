@@ -44,6 +44,7 @@ from rota.live.reservations.reservation import NodeReservation
 from rota.live.reservations.stored import reservations_in
 from rota.live.slurm.slurm_history import import_history
 from rota.live.slurm.slurm_loop import Pace, SlurmLoop, boot_on_slurm, read_cluster
+from rota.live.slurm.slurm_reservations import SlurmReservations, read_reservations
 from rota.live.slurm.slurm_upkeep import SlurmUpkeep
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.workers.forecast_worker import ForecastWorker
@@ -62,8 +63,8 @@ class SlurmOptions:
     """Whether Rota decides; otherwise it observes and writes nothing to Slurm."""
     config: Path | None = None
     """Slurm's configuration file; None: where Slurm finds it itself."""
-    rest: str | None = None
-    """Where slurmrestd answers; None: what is read comes from Slurm's commands."""
+    rest: tuple[str, Path | None] | None = None
+    """Where slurmrestd answers, and a file with a token for it; None: what is read comes from Slurm's commands."""
     policy: str = "easy"
     """What decides; for a twin, what forecasts assume of Slurm."""
     placement: str | None = None
@@ -98,7 +99,9 @@ class _SlurmRun:
         self._records = server.records
         self._say = say
         self._commands = SlurmCommands(options.config)
-        self._reader: SlurmReader = self._commands if options.rest is None else SlurmRest(options.rest)
+        self._reader: SlurmReader = self._commands
+        if options.rest is not None:
+            self._reader = SlurmRest(*options.rest)
         self._heartbeat = Heartbeat(options.home)
 
     async def main(self) -> None:
@@ -128,6 +131,7 @@ class _SlurmRun:
         view = SlurmView()
         read, scheduling = await self._scheduling(view)
         driver: SlurmObserver | SlurmDriver
+        reservations: SlurmReservations | None = None
         if self._options.decides:
             await self._hold_released(view)
             priorities = await self._commands.qos()
@@ -136,18 +140,22 @@ class _SlurmRun:
             driver.attach([str(node.id) for node in scheduling.cluster.nodes], clock.now_s)
             control.listen(_cancelling(control, driver))
             driver.note_held(control.state)
+            await read_reservations(self._reader, self._records)
+            reservations = SlurmReservations(control, self._records)
+            reservations.take_up()
         else:
             driver = SlurmObserver(view)
             control = boot_on_slurm(self._records, driver, scheduling, lambda job: True, driver.policy)
             ended = [name for name, job in view.jobs.items() if job.has_ended]
             driver.begin(name for name in ended if self._records.job(name) is not None)
         looks = SlurmLoop(control, self._records, self._reader, driver, self._options.pace, read)
-        rarely = SlurmUpkeep(control, self._records, self._reader, read, driver.outdated)
+        rarely = SlurmUpkeep(control, self._records, self._reader, read, driver.outdated, reservations)
         if self._options.decides:
             looks.beat = self._heartbeat.beat
         ranking = None if self._options.decides else view.ranking
         source = ForecastWorker(scheduling, self._records.url, ranking, estimates_are_limits=True)
         forecasts = ForecastKeeper(control, self._records, source, scheduling.policy)
+        looks.defer, looks.settle = forecasts.defer, forecasts.settle
         self._server.switch.now = self._application(control, scheduling, forecasts, source, looks)
         loop = asyncio.create_task(control.run(driver))
         nodes = len(read.nodes)
@@ -155,6 +163,7 @@ class _SlurmRun:
         verb = "schedules" if self._options.decides else "observes"
         self._say(f"rota {verb} {nodes} nodes of Slurm with {len(control.state.jobs)} jobs")
         parts = [looks.run(), rarely.run(), forecasts.run(), control.storage.watch(), result_of(loop)]
+        parts += [] if reservations is None else [reservations.run()]
         try:
             await work_until(_outdated(driver), parts)
         finally:

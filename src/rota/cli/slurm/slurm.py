@@ -52,6 +52,14 @@ def observe(
             metavar="ADDRESS",
         ),
     ] = None,
+    rest_token: Annotated[
+        Path | None,
+        typer.Option(
+            "--rest-token",
+            help="A file with slurmrestd's token, as `scontrol token` prints it; it is read again for each request.",
+            metavar="FILE",
+        ),
+    ] = None,
     history: Annotated[
         str,
         typer.Option(
@@ -77,7 +85,10 @@ def observe(
       rota slurm observe --every 30s --data /var/lib/rota-slurm
     """
     how = (log_format, log_level)
-    _serve(slurm_conf, policy, None, ("none", None), every, data, host, port, require_token, how, None, rest, history)
+    if rest_token is not None and rest is None:
+        raise RotaError("--rest-token is for slurmrestd; give its address with --rest")
+    tenants, from_rest = ("none", None), None if rest is None else (rest, rest_token)
+    _serve(slurm_conf, policy, None, tenants, every, data, host, port, require_token, how, None, from_rest, history)
 
 
 @app.command("run")
@@ -316,7 +327,7 @@ def _serve(
     require_token: bool,
     logs: tuple[LogFormat, LogLevel],
     release_after: str | None,
-    rest: str | None = None,
+    rest: tuple[str, Path | None] | None = None,
     history: str = "none",
 ) -> None:
     """Check everything that can be checked here, then run."""

@@ -195,7 +195,8 @@ class SlurmCommands:
         except OSError as error:
             raise SlurmAway(f"{command[0]} can't be run: {error.strerror}; install Slurm's client commands") from error
         try:
-            output, said = await asyncio.wait_for(process.communicate(), within_s)
+            async with asyncio.timeout(within_s):  # `wait_for` of Python 3.11 can lose a cancellation
+                output, said = await process.communicate()
         except TimeoutError:
             with suppress(ProcessLookupError):
                 process.kill()

@@ -35,12 +35,13 @@ from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.slurm import marks
 from rota.drivers.slurm.array_limits import ArrayLimits
-from rota.drivers.slurm.changed_requests import ChangedRequests
+from rota.drivers.slurm.changes.changed_requests import ChangedRequests
+from rota.drivers.slurm.changes.running_jobs import RunningJobs
 from rota.drivers.slurm.commands import UNREADABLE, SlurmCommands
 from rota.drivers.slurm.observer import end_of
 from rota.drivers.slurm.printed.records import RUNNING, SlurmJob
 from rota.drivers.slurm.refused_starts import RefusedStarts, is_refused
-from rota.drivers.slurm.translate import holds_as_planned, is_simple, job_of, nodes_of
+from rota.drivers.slurm.translate import job_of, nodes_of, runs_as_planned, why_left
 from rota.drivers.slurm.view import SlurmView, node_events, occupied, occupied_events
 
 log = logging.getLogger("rota.slurm")
@@ -52,14 +53,13 @@ CONTRACT = DriverContract(
 that resize jobs find none, and run them as they are."""
 START_WITHIN_S = 30.0
 """How long Slurm may take to start a released job before it is held again."""
-NotedAt = float
 
 
 @dataclass(slots=True)
 class _Order:
     """A start or a stop that is under way."""
 
-    begun_s: NotedAt
+    begun_s: float
     is_start: bool
     is_sent: bool = False
     failed: str | None = None
@@ -95,6 +95,7 @@ class SlurmDriver:
         self.outdated = asyncio.Event()
         """Set once a job runs that was not started here, or became another: the state is to be rebuilt from Slurm."""
         self._requests = ChangedRequests(self.outdated, priorities)
+        self._running = RunningJobs(self.outdated)
 
     def attach(self, names: Sequence[str], now_s: Callable[[], float]) -> None:
         """Learn the nodes in the engine's order, and the clock."""
@@ -103,8 +104,8 @@ class SlurmDriver:
     def note_held(self, state: State) -> None:
         """Jobs that wait in a rebuilt state are held until a look says that they may start."""
         for name, job in self.view.jobs.items():
-            if job.is_pending and JobId(name) in state.jobs:
-                self._requests.note(job)
+            if JobId(name) in state.jobs:
+                (self._requests.note if job.is_pending else self._running.note)(job)
         self._held_here |= {str(live.job.id) for live in state.jobs.values() if live.state is JobState.HELD}
 
     def take_up(self) -> None:
@@ -227,6 +228,7 @@ class SlurmDriver:
                 events += self._gone(state.jobs[job_id])
         events += self._renewals(state, events)
         self._requests.keep(self.view.jobs)
+        self._running.keep(self.view.jobs)
         others = [job for job in self.view.jobs.values() if job.state in RUNNING and not self._is_ours(job, state)]
         return events + occupied_events(occupied(others, self.view.nodes), self._occupied, state)
 
@@ -234,12 +236,9 @@ class SlurmDriver:
         """The answers to renewed leases, of jobs that still run by these events."""
         renewed, self._renewed = self._renewed, []
         left = {event.job_id for event in events if isinstance(event, JobEnded | Stopped | Interrupted)}
-        found = [(job_id, state.jobs.get(job_id)) for job_id in renewed if job_id not in left]
-        return [
-            SpeedChanged(job_id, live.work, 1.0)
-            for job_id, live in found
-            if live is not None and live.state is JobState.RUNNING
-        ]
+        lives = [live for job_id in renewed if job_id not in left and (live := state.jobs.get(job_id)) is not None]
+        runs = [live for live in lives if live.state is JobState.RUNNING]
+        return [SpeedChanged(live.job.id, live.work, self._running.rate(str(live.job.id))) for live in runs]
 
     @staticmethod
     def _is_ours(job: SlurmJob, state: State) -> bool:
@@ -250,7 +249,7 @@ class SlurmDriver:
         if job.holds_nodes:
             self._note_running(job)
             return []
-        why = is_simple(job)
+        why = why_left(job, self.view.mixed_among)
         if why is not None:
             self._leave_alone(job, why)
             return []
@@ -280,14 +279,14 @@ class SlurmDriver:
         if live.state is JobState.STARTING:
             return self._starting(job, live, now_s)
         if live.state is JobState.RUNNING or live.is_leaving:
-            return self._running(job, live)
+            return self._on_devices(job, live, now_s)
         if job.has_ended:
             self._ended[job.id] = None
             return [JobCancelled(live.job.id)]
         if job.holds_nodes:
             self._note_running(job)
             return []
-        why = is_simple(job)
+        why = why_left(job, self.view.mixed_among)
         if why is not None:
             return self._leave_known(job, live, why)
         changed: list[Event] = [*self._requests.update(job, live)]
@@ -323,9 +322,10 @@ class SlurmDriver:
         if job.holds_nodes and job.state != "CONFIGURING":
             self._orders.pop(job.id, None)
             self._refused.forget(job.id)
-            if job.state == "RUNNING" and not holds_as_planned(job, live, self._names):
-                log.info("Slurm divided its GPUs otherwise; the state is read again", extra={"job": job.id})
+            if job.state == "RUNNING" and not runs_as_planned(job, live, self._names):
+                log.info("Slurm started it otherwise; the state is read again", extra={"job": job.id})
                 self.outdated.set()
+            self._running.note(job)
             return [Started(job_id, 1.0, now_s)]
         if job.holds_nodes or (order is not None and not order.is_sent):
             return []
@@ -356,7 +356,7 @@ class SlurmDriver:
         self._begin(job.id, self._stop(job.id, live.stopping or Cause.PREEMPTED), is_start=False)
         return []
 
-    def _running(self, job: SlurmJob, live: LiveJob) -> list[Event]:
+    def _on_devices(self, job: SlurmJob, live: LiveJob, now_s: float) -> list[Event]:
         job_id, order = live.job.id, self._orders.get(job.id)
         if job.has_ended:
             self._finish(job.id)
@@ -367,7 +367,9 @@ class SlurmDriver:
             if not marks.is_held(job):
                 self._spawn(self._hold(job))
             return [Stopped(job_id, 0.0) if live.stopping is not None else Interrupted(job_id, 0.0)]
-        if live.stopping is not None and order is not None and order.failed is not None:
+        if live.stopping is None:
+            return [*self._running.follow(job, live, now_s)]
+        if order is not None and order.failed is not None:
             self._begin(job.id, self._stop(job.id, live.stopping), is_start=False)
         return []
 

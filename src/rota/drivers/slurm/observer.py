@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rota.core.engine.driver import DriverContract
 from rota.core.messages.decisions import Decision, DecisionKind, Start, Stop
@@ -25,7 +26,8 @@ from rota.core.model.job import Job, JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.slurm import marks
-from rota.drivers.slurm.changed_requests import ChangedRequests
+from rota.drivers.slurm.changes.changed_requests import ChangedRequests
+from rota.drivers.slurm.changes.running_jobs import RunningJobs
 from rota.drivers.slurm.following_policy import FollowingPolicy
 from rota.drivers.slurm.printed.records import CANCELLED, SUCCEEDED, SlurmJob
 from rota.drivers.slurm.translate import Misfit, claim_of, job_of
@@ -51,6 +53,7 @@ class SlurmObserver:
         self.outdated = asyncio.Event()
         """Set once a job became another than the engine can make of it: the state has to be rebuilt from Slurm."""
         self._requests = ChangedRequests(self.outdated)
+        self._running = RunningJobs(self.outdated)
         self._ended: dict[str, None] = {}
         """Jobs that ended here; a requeue after its end makes a job Slurm's alone."""
 
@@ -60,6 +63,8 @@ class SlurmObserver:
         for job in self.view.jobs.values():
             if job.is_pending:
                 self._requests.note(job)
+            else:
+                self._running.note(job)
 
     def take_up(self) -> None:
         """Nothing is under way: Slurm carries its own decisions out."""
@@ -90,12 +95,17 @@ class SlurmObserver:
                 self._outside[str(job_id)] = why
         self.policy.refused.clear()
         for name, job in self.view.jobs.items():
-            events += self._job_events(job, state.jobs.get(JobId(name)), state, wall_s)
+            live = state.jobs.get(JobId(name))
+            if live is not None and live.state is JobState.RUNNING and job.holds_nodes:
+                events += self._running.follow(job, live, now_s)
+            else:
+                events += self._job_events(job, live, state, wall_s)
         for live in list(state.jobs.values()):
             if not live.state.is_final and str(live.job.id) not in self.view.jobs:
                 events += self._gone(live)
         self._outside = {name: why for name, why in self._outside.items() if name in self.view.jobs}
         self._requests.keep(self.view.jobs)
+        self._running.keep(self.view.jobs)
         outside = [job for name in self._outside if (job := self.view.jobs[name]).holds_nodes]
         events += occupied_events(occupied(outside, self.view.nodes), self._occupied, state)
         if self.policy.claims:
@@ -127,7 +137,7 @@ class SlurmObserver:
     def _begins(self, job: SlurmJob, live: LiveJob, state: State) -> list[Event]:
         """A job that waits here holds devices in Slurm."""
         events: list[Event] = []
-        shaped = self._claim(job, live.job, state)
+        shaped = self._claim(job, replace(live.job, estimate_s=job.time_limit_s), state)
         if shaped != live.job:
             events += self._requests.change(live, shaped)
             if not events:
@@ -166,6 +176,7 @@ class SlurmObserver:
             self._outside[job.id] = found.why
             return shaped
         shaped, self.policy.claims[JobId(job.id)] = found
+        self._running.note(job)
         return shaped
 
     def _end(self, job: SlurmJob, live: LiveJob) -> list[Event]:

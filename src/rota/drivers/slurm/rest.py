@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.client
 import json
 import os
 import re
 import socket
+import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,15 +34,19 @@ _JOBS = re.compile(r"/slurm/(v[0-9.]+)/jobs/?")
 
 
 class SlurmRest:
-    """Reads from slurmrestd at `unix:/path` or `http://host:port`; a token comes from SLURM_JWT."""
+    """Reads from slurmrestd at `unix:/path` or `http://host:port`.
 
-    def __init__(self, address: str, *, within_s: float = WITHIN_S) -> None:
+    A token comes from a file, which is read for each request because tokens end after half an hour, or from SLURM_JWT.
+    """
+
+    def __init__(self, address: str, token_file: Path | None = None, *, within_s: float = WITHIN_S) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("unix", "http", "https") or not (
             parts.path if parts.scheme == "unix" else parts.netloc
         ):
             raise RotaError(f"--rest is {address!r}; give unix:/path/of/the/socket, or http://host:port")
         self._parts = parts
+        self._token_file = token_file
         self._within_s = within_s
         self._version: str | None = None
         self._queue = QueueReader()
@@ -84,9 +91,12 @@ class SlurmRest:
 
     def _fetch(self, path: str) -> bytes:
         headers = {"Accept": "application/json"}
-        if token := os.environ.get("SLURM_JWT"):
+        if token := self._token():
             headers |= {"X-SLURM-USER-TOKEN": token}
-        if name := os.environ.get("SLURM_USER_NAME"):
+        claims = claims_of(token)
+        if isinstance(ends_s := claims.get("exp"), int | float) and ends_s < time.time():
+            raise SlurmRefused("the token for slurmrestd has ended; renew it with `scontrol token`")
+        if name := os.environ.get("SLURM_USER_NAME") or _name_in(claims):
             headers |= {"X-SLURM-USER-NAME": name}
         connection = self._connection()
         try:
@@ -98,16 +108,46 @@ class SlurmRest:
         finally:
             connection.close()
         if answer.status in (500, 502, 503, 504):
-            raise SlurmAway(f"slurmrestd can't reach Slurm: {_said(content)}")
+            why = "can't reach Slurm, or Slurm does not take the token" if token else "can't reach Slurm"
+            raise SlurmAway(f"slurmrestd {why}: {_said(content)}")
+        if answer.status == 401:
+            raise SlurmRefused(f"slurmrestd wants a valid token, in SLURM_JWT or --rest-token: {_said(content)}")
         if answer.status != 200:
             raise SlurmRefused(f"slurmrestd answers {answer.status} to {path}: {_said(content)}")
         return content
+
+    def _token(self) -> str:
+        """The token, bare or as `scontrol token` prints it."""
+        if self._token_file is None:
+            return os.environ.get("SLURM_JWT", "")
+        try:
+            return self._token_file.read_text().strip().removeprefix("SLURM_JWT=")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SlurmRefused(f"the token for slurmrestd can't be read from {self._token_file}: {error}") from error
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._parts.scheme == "unix":
             return _UnixConnection(self._parts.path, self._within_s)
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         return kind(self._parts.netloc, timeout=self._within_s)
+
+
+def claims_of(token: str) -> Json:
+    """What a token of Slurm's says of itself, without a look at its signature; nothing where it can't be read."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _name_in(claims: Json) -> str:
+    """The user that a token is for: slurmrestd wants its name, too."""
+    found = claims.get("sun")
+    return found if isinstance(found, str) and found.isprintable() and found.isascii() else ""
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.model.cluster import Cluster, Node
@@ -144,6 +144,23 @@ def is_simple(job: SlurmJob) -> str | None:
     return None
 
 
+def why_left(job: SlurmJob, nodes: Iterable[SlurmNode]) -> str | None:
+    """Why a job is left to Slurm by name on these nodes; None if Rota can place it."""
+    why = is_simple(job)
+    if why is not None or not job.gpus.count:
+        return why
+    found = [
+        node.is_mixed
+        for node in nodes
+        if node.gpus.count
+        and (not job.gpus.type or job.gpus.type in node.gpu_types)
+        and (not job.partitions or not set(job.partitions).isdisjoint(node.partitions))
+    ]
+    return (
+        "nodes with GPUs of several types, which alone it may use, are left to Slurm" if found and all(found) else None
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Misfit:
     """Why what a job holds can't be told as a placement."""
@@ -235,8 +252,13 @@ def _placement_on_whole_nodes(job: SlurmJob, shaped: Job, index_by_node: Mapping
     )
 
 
-def holds_as_planned(job: SlurmJob, live: LiveJob, names: Sequence[str]) -> bool:
-    """Whether a job holds as many GPUs of each node as was planned: Slurm divides them among the nodes itself."""
+def runs_as_planned(job: SlurmJob, live: LiveJob, names: Sequence[str]) -> bool:
+    """Whether a job has the time limit that was known and as many GPUs of each node as was planned.
+
+    Slurm divides them among the nodes itself, and raises a limit above `--time-min`.
+    """
+    if job.time_limit_s != live.job.estimate_s:
+        return False
     planned: Counter[str] = Counter()
     for slot in live.placement or ():
         planned[names[slot.node]] += slot.devices.bit_count()

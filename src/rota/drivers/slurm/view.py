@@ -19,6 +19,8 @@ class SlurmView:
     jobs: dict[str, SlurmJob] = field(default_factory=dict)
     nodes: dict[str, SlurmNode] = field(default_factory=dict)
     seen_s: float = 0.0
+    mixed_among: tuple[SlurmNode, ...] = ()
+    """All nodes, if any of them has GPUs of several types."""
 
     def take(self, jobs: SlurmReading[SlurmJob], now_s: float) -> None:
         """Replace the jobs; one whose record can't be understood stays as it was."""
@@ -37,6 +39,7 @@ class SlurmView:
                 if name not in found and not nodes.unread.isdisjoint(("", name)):
                     found[name] = node
         self.nodes = found
+        self.mixed_among = tuple(found.values()) if any(node.is_mixed for node in found.values()) else ()
 
     def reason(self, job_id: str) -> str:
         """Slurm's code of why a job waits; empty if it is not known."""
@@ -53,7 +56,10 @@ class SlurmView:
 
 
 def node_events(nodes: Mapping[str, SlurmNode], state: State, *, decides: bool = False) -> list[Event]:
-    """The events that make the state of known nodes as Slurm has it; reserved ones count as drained if Rota decides."""
+    """The events that make the state of known nodes as Slurm has it.
+
+    If Rota decides, nodes that are reserved, or have GPUs of several types, count as drained.
+    """
     events: list[Event] = []
     for account in state.inventory.nodes:
         found = nodes.get(str(account.node.id))
@@ -64,7 +70,7 @@ def node_events(nodes: Mapping[str, SlurmNode], state: State, *, decides: bool =
             events.append(NodeLost(name))
         elif not found.is_down and not account.up:
             events.append(NodeBack(name))
-        drained = found.is_drained or (decides and found.is_reserved)
+        drained = found.is_drained or (decides and (found.is_reserved or found.is_mixed))
         if drained and not account.drained:
             events.append(NodeDrained(name))
         elif not drained and account.drained:

@@ -76,7 +76,7 @@ class SubmissionQuotas:
         self._counts: dict[str, int] = {}
         """Waiting jobs by holder, those that are being accepted included."""
         for job_id, live in control.state.jobs.items():
-            self._note(job_id, shown_state(live))
+            self._note(job_id, shown_state(live, control.kept[job_id]))
         control.listen(self._noticed)
 
     @contextmanager

@@ -239,7 +239,9 @@ def _restore(
     for row in rows:
         job = decode_job(json.loads(row.job))
         live = recall.standing(json.loads(row.live))
-        if not in_rounds and live["state"] == JobState.RUNNING.value:  # a lease of another policy is void
+        runs = live["state"] == JobState.RUNNING.value
+        paused = runs and row.state == JobState.SUSPENDED.value
+        if runs and not paused and not in_rounds:  # a lease of another policy is void
             live.pop("lease", None)
             live["rate"] = 1.0
         if end_of_tasks is not None and live.get("run_since_s") is not None:
@@ -247,7 +249,7 @@ def _restore(
         now_s = max(now_s, live["submitted_s"], live["since_s"])
         pairs.append((job, live))
         record = kept[job.id] = Record(records.opened_spec(row), row.owner, account=row.account)
-        record.attempt, record.failures = row.attempt, row.failures
+        record.attempt, record.failures, record.paused = row.attempt, row.failures, paused
         record.exit_code, record.message, record.failure = row.exit_code, row.message, row.failure
     frame = snapshot.Snapshot(
         now_s=now_s,

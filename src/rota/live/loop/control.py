@@ -171,9 +171,8 @@ class Control:
 
     def warn(self, job_id: JobId, text: str) -> None:
         """Tell all listeners of a warning about a job."""
-        live = self.state.jobs.get(job_id)
-        if live is not None:
-            self._notify([News(job_id, live.job.tenant, shown_state(live), self.steps - 1, text)])
+        if (live := self.state.jobs.get(job_id)) is not None:
+            self._notify([News(job_id, live.job.tenant, shown_state(live, self.kept[job_id]), self.steps - 1, text)])
 
     def _retry_with_more_memory(self, event: JobEnded, detail: ExitDetail) -> tuple[Event, ExitDetail]:
         """Retry a job that ran out of estimated memory with more of it, while there is more."""
@@ -393,7 +392,8 @@ class Control:
         for live in touched:
             if live.state is not JobState.WAITING or live.preemptions or live.retry_s is not None:
                 log_change(live, self.kept[live.job.id])
-        self._notify([News(live.job.id, live.job.tenant, shown_state(live), self.steps - 1) for live in touched])
+        shown = [(live.job, shown_state(live, self.kept[live.job.id])) for live in touched]
+        self._notify([News(job.id, job.tenant, state, self.steps - 1) for job, state in shown])
 
     def _notify(self, news: Sequence[News]) -> None:
         for listener in list(self._listeners) if news else ():

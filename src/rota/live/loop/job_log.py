@@ -17,7 +17,7 @@ def log_change(live: LiveJob, record: Record) -> None:
         extra={
             "job": live.job.id,
             "attempt": record.attempt or None,
-            "state": shown_state(live),
+            "state": shown_state(live, record),
             "stopping": None if live.stopping is None else live.stopping.value,
             "exit_code": record.exit_code,
             "failure": record.failure,

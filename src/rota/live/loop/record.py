@@ -34,6 +34,7 @@ class Record:
         "message",
         "not_suspended",
         "owner",
+        "paused",
     )
 
     def __init__(
@@ -58,6 +59,8 @@ class Record:
         self.message = ""
         self.failure: str | None = None
         """The class of the last failure, for programs."""
+        self.paused = False
+        """Whether another scheduler suspended it while it runs here: its tasks stand still on devices that it keeps."""
         self.not_suspended = ""
         """Why its GPU memory can't go to the host, so that a preemption would lose its work; empty if it can."""
 
@@ -85,8 +88,10 @@ SHOWN_STATES = (*(state.value for state in JobState), PREEMPTED)
 """All states that users see."""
 
 
-def shown_state(live: LiveJob) -> str:
+def shown_state(live: LiveJob, record: Record) -> str:
     """Return the state that users see: a job that was stopped for others is suspended if it saved its work."""
+    if live.state is JobState.RUNNING and record.paused:
+        return JobState.SUSPENDED.value
     if live.state is JobState.WAITING and live.preemptions and live.retry_s is None:
         return JobState.SUSPENDED.value if can_resume(live.job) else PREEMPTED
     return live.state.value
@@ -101,7 +106,7 @@ def changes_of(live: LiveJob, record: Record, state: State, node_names: list[str
     """Return the columns of a job's row that change."""
     return {
         "key": live.job.id,
-        "state": shown_state(live),
+        "state": shown_state(live, record),
         "started_s": live.first_start_s,
         "ended_s": live.ended_s,
         "live": dump(encode_live(live, state, node_names)),

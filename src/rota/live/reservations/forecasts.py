@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from rota.core.engine.engine import Engine
 from rota.core.messages.events import Event
 from rota.core.model.job import Job, JobId
-from rota.core.model.labels import RESERVED, RESERVED_LATER
 from rota.core.state.state import State
 from rota.live.reservations.enforcement import Enforcement
-from rota.live.reservations.reservation import NodeReservation, tolerant
+from rota.live.reservations.reservation import NodeReservation, limited_by
 
 LEAST_S = 0.25
 """Between two looks, at least, as in the live loop."""
-KEYS = frozenset({RESERVED, RESERVED_LATER})
 
 
 class ForeseenReservations(Enforcement):
@@ -68,8 +65,8 @@ class ForeseenReservations(Enforcement):
         limit_s = self._time_limits.get(job.id)
         if limit_s is None:
             return super()._fit(job, owner, ran_s)
-        limited = super()._fit(replace(job, time_limit_s=limit_s), owner, ran_s)
-        return tolerant(job, tuple(each for each in limited.roles[0].tolerates if each.key in KEYS))
+        fit = super()._fit
+        return limited_by(job, limit_s, lambda limited: fit(limited, owner, ran_s))
 
     def _look_again_s(self, now_s: float) -> float:
         """Never: in a forward run nothing changes unseen."""

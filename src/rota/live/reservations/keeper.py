@@ -197,7 +197,8 @@ class ReservationKeeper(Enforcement):
         while True:
             wait_s = max(self._due_s - _now_s(), LEAST_S) if self._kept else None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), wait_s)
+                async with asyncio.timeout(wait_s):  # `wait_for` of Python 3.11 can lose a cancellation
+                    await self._wake.wait()
             self._wake.clear()
             async with self._changing:
                 await self._control.at_rest()

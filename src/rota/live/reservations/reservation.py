@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -135,6 +135,12 @@ def tolerant(job: Job, tolerations: tuple[Toleration, ...]) -> Job:
         return job
     roles = (replace(role, tolerates=each) for role, each in zip(job.roles, wanted, strict=True))
     return replace(job, roles=tuple(roles))
+
+
+def limited_by(job: Job, limit_s: float | None, fit: Callable[[Job], Job]) -> Job:
+    """Return a job with the tolerations that it would have with another time limit than it states."""
+    limited = fit(replace(job, time_limit_s=limit_s))
+    return tolerant(job, tuple(each for each in limited.roles[0].tolerates if each.key in (RESERVED, RESERVED_LATER)))
 
 
 def whole_nodes(nodes: Sequence[Node], gpus: int, kind: DeviceType | None) -> tuple[str, ...]:

@@ -15,12 +15,21 @@ from rota.core.codec.values import encode_placement
 from rota.core.engine.driver import LiveDriver
 from rota.core.engine.protocols import Policy
 from rota.core.errors import RotaError, Unavailable
-from rota.core.messages.events import Event, JobArrived, JobCancelled, JobEnded, JobUpdated, StartFailed
+from rota.core.messages.events import (
+    Event,
+    JobArrived,
+    JobCancelled,
+    JobEnded,
+    JobUpdated,
+    SpeedChanged,
+    StartFailed,
+)
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.state import State
+from rota.drivers.slurm.changes.running_jobs import suspension_words
 from rota.drivers.slurm.commands import UNREADABLE, SlurmReader
 from rota.drivers.slurm.observer import message_of
 from rota.drivers.slurm.printed.accounts import Association
@@ -94,6 +103,10 @@ class SlurmLoop:
         """Why the last look failed, if it did."""
         self.beat: Callable[[], None] = lambda: None
         """Is called after each look that succeeded."""
+        self.defer: Callable[[Sequence[JobId]], None] = lambda jobs: None
+        """Is told of jobs that ran between two looks, before they end here."""
+        self.settle: Callable[[Sequence[Json]], None] = lambda outcomes: None
+        """Is told how and when they ran, by Slurm's record."""
 
     async def run(self) -> None:
         """Look until cancelled; a look that fails is reported once, and repeated."""
@@ -122,6 +135,7 @@ class SlurmLoop:
             nodes = await self._reader.nodes()
             self._report(nodes.faults)
             self._driver.view.take_nodes(nodes)
+            self._report_mixed()
             if {name: node_of(node) for name, node in self._driver.view.nodes.items()} != self._nodes:
                 log.info("Slurm's nodes have changed; the state is read again")
                 self._driver.outdated.set()
@@ -129,13 +143,18 @@ class SlurmLoop:
             await self._control.at_rest()
         events = self._driver.look(self._control.state, now_s, clock.shown_s(now_s))
         if events:
+            unseen = unseen_runs(events, self._driver.view)
+            self.defer(unseen)
             await self._control.apply(self._entry(events))
-            if unseen := unseen_runs(events, self._driver.view):
-                await asyncio.to_thread(self._close, unseen)
+            if unseen:
+                self.settle(await asyncio.to_thread(self._close, unseen))
 
-    def _close(self, names: Sequence[JobId]) -> None:
+    def _close(self, names: Sequence[JobId]) -> list[Json]:
+        outcomes: list[Json] = []
         for at in range(0, len(names), MOST_AT_ONCE):
-            close_ended(self._records, self._driver.view, self._records.whole_jobs(names[at : at + MOST_AT_ONCE]))
+            rows = self._records.whole_jobs(names[at : at + MOST_AT_ONCE])
+            outcomes += close_ended(self._records, self._driver.view, rows)
+        return outcomes
 
     def _entry(self, events: Sequence[Event]) -> LoopEntry:
         entry = LoopEntry(list(events))
@@ -147,9 +166,25 @@ class SlurmLoop:
             elif isinstance(event, JobEnded | JobCancelled) and event.job_id in self._control.kept:
                 job = self._driver.view.jobs.get(str(event.job_id))
                 self._control.kept[event.job_id].message = "" if job is None else message_of(job)
+            elif isinstance(event, SpeedChanged) and event.job_id in self._control.kept:
+                self._note_suspension(event.job_id)
             elif isinstance(event, StartFailed) and event.job_id in self._control.kept:
                 self._control.kept[event.job_id].message = event.why
         return entry
+
+    def _note_suspension(self, job_id: JobId) -> None:
+        """Say of a job that runs here whether Slurm has suspended it."""
+        job, record = self._driver.view.jobs.get(str(job_id)), self._control.kept[job_id]
+        if job is not None and job.is_suspended != record.paused:
+            record.paused = job.is_suspended
+            record.message = suspension_words(job) if job.is_suspended else ""
+
+    def _report_mixed(self) -> None:
+        for node in self._driver.view.mixed_among:
+            if node.is_mixed and node.name not in self._said:
+                self._said.add(node.name)
+                about = {"node": node.name, "types": ", ".join(node.gpu_types)}
+                log.warning("has GPUs of several types; they count as of the first", extra=about)
 
     def _report(self, faults: Sequence[str]) -> None:
         """Log each fault of a record once."""
@@ -265,10 +300,15 @@ class _QueueStanding:
         if placement is None:
             value |= {"state": JobState.HELD.value, "rate": 0.0, "run_since_s": None, "work_from_s": value["since_s"]}
         else:
-            begun_s = min(clock.from_wall_s(job.start_s), now_s) if job.start_s else now_s
-            begun_s = max(begun_s, value["since_s"])
+            started_s = min(clock.from_wall_s(job.start_s), now_s) if job.start_s else now_s
+            started_s = max(started_s, value["since_s"])
+            begun_s = started_s
+            if job.suspended_s:  # it has run for less time than has passed
+                begun_s = min(max(clock.from_wall_s(job.runs_since_s(clock.shown_s(now_s))), started_s), now_s)
+            value |= _earlier_runs(known)
             value |= {"state": JobState.RUNNING.value, "rate": 1.0, "run_since_s": begun_s, "work_from_s": begun_s}
-            value["first_start_s"] = known.get("first_start_s") or begun_s
+            value["since_s"] = started_s
+            value["first_start_s"] = known.get("first_start_s") or started_s
             value["on"] = encode_placement(placement, self._names)
             value["run_milli"] = sum(slot.devices.bit_count() * slot.milli for slot in placement)
         self.pairs.append((shaped, value))
@@ -289,3 +329,13 @@ class _QueueStanding:
             return held, None
         self._scratch.take(placement, held.roles, held.exclusive)
         return held, placement
+
+
+def _earlier_runs(known: Json) -> Json:
+    """What a job did before the run that Slurm tells of: of that run, what was counted already is counted again."""
+    counted_s = 0.0
+    if known.get("state") == JobState.RUNNING.value and known.get("run_since_s") is not None:
+        counted_s = known["run_since_s"] - known["since_s"]
+    ran_s, used = known.get("ran_s", 0.0) - counted_s, known.get("attained_milli_s", 0.0)
+    used -= counted_s * known.get("run_milli", 0)
+    return {"work": 0.0, "ran_s": max(ran_s, 0.0), "attained_milli_s": max(used, 0.0)}

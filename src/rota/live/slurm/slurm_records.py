@@ -20,6 +20,7 @@ from rota.live.loop.record import Record, changes_of, dump, row_of
 from rota.store import clock
 from rota.store.records import Records, WriteBatch
 
+Json = dict[str, Any]
 _PHASES = {"succeeded": Phase.SUCCEEDED, "failed": Phase.FAILED, "cancelled": Phase.CANCELLED}
 
 
@@ -50,9 +51,9 @@ def unseen_runs(events: Sequence[Event], view: SlurmView) -> list[JobId]:
     return found
 
 
-def close_ended(records: Records, view: SlurmView, rows: Sequence[Any]) -> None:
-    """Record how and when Slurm says that jobs ended; as cancelled now if it has forgotten them."""
-    batch = WriteBatch()
+def close_ended(records: Records, view: SlurmView, rows: Sequence[Any]) -> list[Json]:
+    """Record how and when Slurm says that jobs ended, and return it; as cancelled now if it has forgotten them."""
+    batch, outcomes = WriteBatch(), []
     blank = State(Inventory())
     for row in rows:
         live = LiveJob(decode_job(json.loads(row.job)), row.seq, row.submitted_s, 1.0)
@@ -72,5 +73,7 @@ def close_ended(records: Records, view: SlurmView, rows: Sequence[Any]) -> None:
         if job is not None and job.start_s and job.end_s:
             changed["live"] = dump({**json.loads(changed["live"]), "ran_s": max(job.end_s - job.start_s, 0.0)})
         batch.changed_jobs.append(changed)
+        outcomes.append({"key": row.id, "state": phase.label, "started_s": started_s, "ended_s": ended_s})
     if rows:
         records.write(batch)()
+    return outcomes

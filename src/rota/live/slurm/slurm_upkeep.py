@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from rota.core.model.cluster import Cluster
 from rota.drivers.slurm.commands import UNREADABLE, SlurmReader
-from rota.drivers.slurm.printed.reservations import SlurmReservation
 from rota.drivers.slurm.translate import tenants_of
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
 from rota.live.loop.record import dump
-from rota.live.reservations.reservation import NodeReservation
 from rota.live.reservations.stored import KEY, reservations_in
+from rota.live.slurm.slurm_reservations import SlurmReservations, kept_reservations
 from rota.store.records import Records
 
 log = logging.getLogger("rota.live")
@@ -26,14 +24,21 @@ class SlurmUpkeep:
     """Reads them until cancelled; what can't be read stays as it was."""
 
     def __init__(
-        self, control: Control, records: Records, reader: SlurmReader, cluster: Cluster, outdated: asyncio.Event
+        self,
+        control: Control,
+        records: Records,
+        reader: SlurmReader,
+        cluster: Cluster,
+        outdated: asyncio.Event,
+        keeper: SlurmReservations | None = None,
     ) -> None:
-        """`cluster` is as it was read; `outdated` is set when its accounts are others."""
+        """`cluster` is as it was read; `outdated` is set when its accounts are others; `keeper` plans reservations."""
         self._control = control
         self._records = records
         self._reader = reader
         self._cluster = cluster
         self._outdated = outdated
+        self._keeper = keeper
         self._said: set[str] = set()
 
     async def run(self) -> None:
@@ -53,35 +58,17 @@ class SlurmUpkeep:
             if fault not in self._said and len(self._said) < 1000:
                 self._said.add(fault)
                 log.warning("forecasts do without a reservation of Slurm's", extra={"why": fault})
-        known = {each.id: each for each in reservations_in(self._records)}
+        known = reservations_in(self._records)
         found = kept_reservations(reading.found, known)
-        if found != list(known.values()):
-            await self._control.apply(LoopEntry([], settings={KEY: dump([each.encode() for each in found])}))
+        if found != known:
             log.info("reservations of Slurm's", extra={"names": ", ".join(each.name for each in found)})
+        if self._keeper is not None:
+            await self._keeper.follow(found)
+        elif found != known:
+            await self._control.apply(LoopEntry([], settings={KEY: dump([each.encode() for each in found])}))
 
     async def _read_accounts(self) -> None:
         tenants = tenants_of((await self._reader.associations()).found)
         if tenants is not None and tenants != self._cluster.tenants:
             log.info("Slurm's accounts have changed; the state is read again")
             self._outdated.set()
-
-
-def kept_reservations(found: Sequence[SlurmReservation], known: Mapping[str, NodeReservation]) -> list[NodeReservation]:
-    """Return Slurm's reservations of whole nodes in the form that forecasts take, the next one first."""
-    made = [
-        NodeReservation(
-            name=each.name,
-            id=each.name,
-            nodes=each.nodes,
-            from_s=each.start_s,
-            until_s=each.end_s,
-            tenant=", ".join(each.accounts) or None,
-            users=each.users,
-            by="Slurm",
-            made_s=known[each.name].made_s if each.name in known else 0.0,
-            is_by_name=True,
-        )
-        for each in found
-        if each.nodes and not each.is_partial
-    ]
-    return sorted(made, key=lambda each: (each.from_s, each.name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -63,6 +63,8 @@ class ForecastKeeper:
         self._pending: dict[JobId, None] = {}
         self._wake = asyncio.Event()
         self._open: dict[str, list[StoredForecast]] = {}
+        self._deferred: set[str] = set()
+        """Jobs whose outcome is given by `settle`: the engine did not see them run."""
         self._entry = LoopEntry([])
         self._writing: asyncio.TimerHandle | None = None
         self.calibration = Calibration(records.forecasts.scored(REPLAYED))
@@ -177,13 +179,25 @@ class ForecastKeeper:
             if live is None:
                 continue
             if each.job_id in self._open:
-                self._score(live)
+                if each.job_id not in self._deferred:
+                    self._score(live)
             elif not live.state.is_final and live.state is not JobState.HELD and live.first_start_s is None:
                 self._pending[each.job_id] = None
         while len(self._pending) > MOST_PENDING:
             del self._pending[next(iter(self._pending))]
         if self._pending:
             self._wake.set()
+
+    def defer(self, job_ids: Iterable[JobId]) -> None:
+        """Leave the outcome of jobs to `settle`; a crash in between is made up for at the next start."""
+        self._deferred.update(job_ids)
+
+    def settle(self, outcomes: Sequence[Json]) -> None:
+        """Score the forecasts of jobs that the engine did not see run, by what their records say now."""
+        for outcome in outcomes:
+            self._deferred.discard(outcome["key"])
+            self._take_outcome(outcome)
+        self._write_soon()
 
     def _score(self, live: LiveJob) -> None:
         state = live.state.value if live.state.is_final else None

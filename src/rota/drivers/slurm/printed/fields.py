@@ -200,6 +200,12 @@ def gres(value: str) -> Gpus:
     return Gpus(count, device_type, mask)
 
 
+def gpu_types(value: str) -> tuple[str, ...]:
+    """Return the types of the GPUs among a node's GRES, each once: `a100` and `v100` of `gpu:a100:2,gpu:v100:2`."""
+    found = [part["type"] for part in map(_GPU.fullmatch, _split_gres(value)) if part is not None and part["type"]]
+    return tuple(dict.fromkeys(found))
+
+
 def _split_gres(value: str) -> list[str]:
     """Split at commas that are not within parentheses."""
     return [part for part in re.split(r",(?![^(]*\))", value) if part]

@@ -16,6 +16,7 @@ from rota.drivers.slurm.printed.fields import (
     MEBI,
     BadField,
     Gpus,
+    gpu_types,
     gres,
     hosts,
     indexes,
@@ -36,6 +37,8 @@ RUNNING = frozenset(
     {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 )
 """States in which a job holds its nodes."""
+SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})
+"""Those in which its tasks stand still."""
 PENDING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 SUCCEEDED = frozenset({"COMPLETED"})
 CANCELLED = frozenset({"CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE"})
@@ -92,6 +95,10 @@ class SlurmJob:
     eligible_s: float
     start_s: float
     end_s: float
+    suspended_s: float
+    """When it was last suspended or resumed; 0 if it never was."""
+    ran_before_s: float
+    """How long it had run when it was last suspended."""
     restarts: int
     exit_code: int
     admin_comment: str
@@ -117,6 +124,17 @@ class SlurmJob:
         """Whether it has ended."""
         return not self.holds_nodes and not self.is_pending
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether its tasks stand still on nodes that it keeps."""
+        return self.state in SUSPENDED
+
+    def runs_since_s(self, now_s: float) -> float:
+        """Since when it would have run by now without a break to have run as long as it has; dates."""
+        if not self.suspended_s:
+            return self.start_s
+        return (now_s if self.is_suspended else self.suspended_s) - self.ran_before_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
@@ -131,8 +149,15 @@ class SlurmNode:
     is_down: bool
     is_drained: bool
     reason: str
+    gpu_types: tuple[str, ...] = ()
+    """The types of its GPUs; they count as of the first."""
     is_reserved: bool = False
     """Whether it takes no jobs but those of a reservation."""
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it has GPUs of several types, between which Rota can't choose."""
+        return len(self.gpu_types) > 1
 
 
 @dataclass(slots=True)
@@ -180,8 +205,9 @@ _READ = (
     *("account", "admin_comment", "array_job_id", "array_max_tasks", "array_task_id", "array_task_string"),
     *("dependency", "eligible_time", "end_time", "excluded_nodes", "exclusive", "exit_code", "features", "gres_detail"),
     *("het_job_id", "job_id", "job_resources", "job_state", "name", "nodes", "partition", "priority", "qos", "requeue"),
-    *("required_nodes", "restart_cnt", "resv_name", "shared", "start_time", "state_reason", "submit_time", "tasks"),
-    *("time_limit", "tres_alloc_str", "tres_per_job", "tres_per_node", "tres_per_task", "tres_req_str", "user_id"),
+    *("pre_sus_time", "required_nodes", "restart_cnt", "resv_name", "shared", "start_time", "state_reason"),
+    *("submit_time", "suspend_time", "tasks", "time_limit"),
+    *("tres_alloc_str", "tres_per_job", "tres_per_node", "tres_per_task", "tres_req_str", "user_id"),
     "user_name",
 )
 """All that is read of a job: while it stays the same, so does the job. What else changes at each look is no matter."""
@@ -302,6 +328,8 @@ def _job_of(value: Json) -> SlurmJob:
         eligible_s=number(value.get("eligible_time")) or 0.0,
         start_s=number(value.get("start_time")) or 0.0,
         end_s=number(value.get("end_time")) or 0.0,
+        suspended_s=number(value.get("suspend_time")) or 0.0,
+        ran_before_s=number(value.get("pre_sus_time")) or 0.0,
         restarts=whole(value.get("restart_cnt")),
         exit_code=whole(code) >> 8 if whole(code) > 255 else whole(code),
         admin_comment=text(value.get("admin_comment")),
@@ -354,6 +382,7 @@ def _node_of(value: Json) -> SlurmNode:
     return SlurmNode(
         name=name,
         gpus=gres(text(value.get("gres"))),
+        gpu_types=gpu_types(text(value.get("gres"))),
         cpus=whole(value.get("cpus")),
         memory_bytes=whole(value.get("real_memory")) * MEBI,
         features=words(value.get("active_features", value.get("features"))),

@@ -1,0 +1,1 @@
+"""What changes in Slurm from one look to the next."""
