@@ -6,15 +6,13 @@ look at the nodes that they leave says first where an offer would be in vain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-
 from rota.core.engine.draft import Draft
 from rota.core.messages.reasons import Reason
+from rota.core.model.job import WHOLE
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.ordering.lanes import Entry, Holders
+from rota.mechanisms.ordering.lanes import Behind, Entry, Holders
 from rota.mechanisms.ordering.needs import Need
 from rota.mechanisms.ordering.node_yields import NodeSum
 
@@ -22,10 +20,11 @@ from rota.mechanisms.ordering.node_yields import NodeSum
 class RoomCheck:
     """Whether the holders that were named so far would leave room for a task on one of their nodes."""
 
-    __slots__ = ("_holders", "_inventory", "_need", "_sums", "nodes")
+    __slots__ = ("_holders", "_inventory", "_need", "_sums", "_usable", "nodes")
 
     def __init__(self, need: Need, holders: Holders, inventory: Inventory) -> None:
         self._need = need
+        self._usable = need.nodes(inventory)
         self._holders = holders
         self._inventory = inventory
         self._sums: dict[int, NodeSum] = {}
@@ -39,7 +38,9 @@ class RoomCheck:
     def add(self, holder: LiveJob) -> bool:
         """Name another holder, which has not been released yet; return whether one of its nodes would have room."""
         found = False
-        for node, claim in self._holders.claims(holder).items():
+        for node, claim in self._holders.held(holder).claims.items():
+            if not self._usable >> node & 1:
+                continue
             left = self._sums.get(node)
             if left is None:
                 left = self._sums[node] = NodeSum()
@@ -48,6 +49,70 @@ class RoomCheck:
                 self.nodes |= 1 << node
                 found = True
         return found
+
+
+class Candidates:
+    """Holders further down the order than a job, the last first, that may be preempted for it."""
+
+    __slots__ = ("_behind", "_draft", "_guarantees", "_live", "_types", "_wanted", "spared")
+
+    def __init__(self, draft: Draft, live: LiveJob, behind: Behind) -> None:
+        self._draft = draft
+        self._live = live
+        self._behind = behind
+        # Of several types, holders of others than the job can use would only get their devices back.
+        self._types = len(draft.inventory.pools) > 1
+        self._guarantees = draft.allocator.has_guarantees
+        self._wanted = 0
+        if not self._guarantees:
+            self._wanted = _pools_wanted(live, draft.inventory)
+        self.spared = False
+        """Whether a job was passed over because it is protected for now."""
+
+    def take(self) -> Entry | None:
+        """The next; None after the last."""
+        draft, live = self._draft, self._live
+        allocator = draft.allocator
+        while True:
+            entry = self._behind.take()
+            if entry is None:
+                return None
+            other = entry[1]
+            if self._guarantees and not allocator.may_displace(live, other, draft.now_s):
+                continue
+            if not draft.may_preempt(other):
+                self.spared = True
+            elif not self._types or not other.gpu_milli or self.freed_by(other):
+                return entry
+
+    def freed_by(self, holder: LiveJob) -> int:
+        """Thousandths of devices that a holder would free and the job can use."""
+        inventory = self._draft.inventory
+        if self._guarantees or holder.job.exclusive:
+            return self._draft.allocator.shortage.freed_by(holder, self._live, inventory)
+        devices = 0
+        for node, held, _, _, _, _, _ in holder.placement or ():
+            if self._wanted >> inventory.nodes[node].pool & 1:
+                devices += held.bit_count()
+        return devices * WHOLE
+
+
+def _pools_wanted(live: LiveJob, inventory: Inventory) -> int:
+    """The device types that a job's roles name, all if one of them takes any, as a bit set of the inventory's pools."""
+    every = (1 << len(inventory.pools)) - 1
+    if every == 1:
+        return every
+    wanted = 0
+    for role in live.job.roles:
+        if not role.device_milli:
+            continue
+        if not role.device_types:
+            return every
+        for kind in role.device_types:
+            at = inventory.pool_by_type.get(kind)
+            if at is not None:
+                wanted |= 1 << at
+    return wanted
 
 
 class VictimSearch:
@@ -67,7 +132,7 @@ class VictimSearch:
     )
 
     def __init__(
-        self, draft: Draft, live: LiveJob, behind: Iterator[Entry], room: RoomCheck | None, *, may_name: bool
+        self, draft: Draft, live: LiveJob, behind: Candidates, room: RoomCheck | None, *, may_name: bool
     ) -> None:
         self._draft = draft
         self._live = live
@@ -98,13 +163,12 @@ class VictimSearch:
 
     def _name(self, missing: int) -> bool:
         """Name as many victims as give back the devices that are missing; return whether there are as many."""
-        shortage, inventory = self._draft.allocator.shortage, self._draft.inventory
         while missing > 0:
-            victim = next(self._behind, None)
+            victim = self._behind.take()
             if victim is None:
                 return False
             self.victims.append(victim)
-            missing -= shortage.freed_by(victim[1], self._live, inventory)
+            missing -= self._behind.freed_by(victim[1])
         return True
 
     def _leave_room(self, entries: list[Entry]) -> bool:
@@ -127,7 +191,12 @@ class VictimSearch:
         doubles = not self._draft.allocator.has_guarantees
         step = 1
         while True:
-            taken = list(islice(self._behind, step))
+            taken: list[Entry] = []
+            while len(taken) < step:
+                victim = self._behind.take()
+                if victim is None:
+                    break
+                taken.append(victim)
             if not taken:
                 return False
             too_few = self._certainly_too_few(taken)
