@@ -52,7 +52,7 @@ def _search(
         return False, [], (), [], []
     room = RoomCheck(Need(live.job.roles[0]), holders, draft.inventory) if looks else None
     missing = draft.allocator.shortage.milli(live, draft.inventory)
-    candidates = Candidates(draft, live, holders.behind((-1.0, -1.0), 0.0))
+    candidates = Candidates(draft, live, holders, (-1.0, -1.0))
     search = VictimSearch(draft, live, candidates, room, may_name=names)
 
     found = search.run(missing)

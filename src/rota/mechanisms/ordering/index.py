@@ -81,6 +81,8 @@ class Index:
         """Nodes on which more became available, or whose holders have gone back in the order."""
         self.walk_from = 0
         """How many entries the log had when the present walk began."""
+        self.looks_at_nodes = False
+        """Whether jobs are refused after a look at nodes in the present walk."""
         self._grown = 0
         """Nodes that are not in that log yet, as a bit set."""
         self._timers: list[tuple[float, int, LiveJob]] = []

@@ -17,7 +17,7 @@ from rota.mechanisms.ordering.lanes import Entry, Lane
 from rota.mechanisms.ordering.named_victims import NamedVictims
 from rota.mechanisms.ordering.node_yields import Key
 from rota.mechanisms.ordering.planned_walk import give_way
-from rota.mechanisms.ordering.refusals import is_refused, looks_at_nodes, may_keep, need_of, refuse, same_answer
+from rota.mechanisms.ordering.refusals import is_refused, may_keep, need_of, refuse, same_answer
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule
 from rota.mechanisms.ordering.victim_search import Candidates, RoomCheck, VictimSearch
 
@@ -48,7 +48,7 @@ class Walk:
     )
 
     def __init__(
-        self, rule: OrderingRule, index: Index, draft: Draft, lanes: dict[Key, Lane], refused: dict[Key, Lane]
+        self, rule: OrderingRule, index: Index, draft: Draft, lanes: dict[Key, Lane], refused: list[tuple[Key, Lane]]
     ) -> None:
         self._rule = rule
         self._index = index
@@ -121,10 +121,10 @@ class Walk:
 
     def _look_again_after(self, key: Key) -> None:
         """Less is free: lanes that come later were refused for reasons that may have changed."""
-        for refused_key, lane in self._refused.items():
+        for refused_key, lane in self._refused:
             if refused_key > key:
                 self._push(refused_key, lane)
-        self._refused = {}
+        self._refused = []
 
     def _find_devices(self, lane: Lane, live: LiveJob, key: Key) -> Placement | Reason | None:
         """Devices for the first job of a lane, free or preempted; else the reason, None if it is already recorded."""
@@ -174,7 +174,7 @@ class Walk:
         room = None
         if role.count == 1 and draft.allocator.keeps_refusal(live.job):
             room = RoomCheck(need_of(lane, live), index.holders, draft.inventory)
-        candidates = Candidates(draft, live, index.holders.behind(key, draft.now_s))
+        candidates = Candidates(draft, live, index.holders, key)
         search = VictimSearch(draft, live, candidates, room, may_name=self._may_name(live))
         is_found = search.run(missing)
         self._spared = self._spared or candidates.spared
@@ -185,8 +185,11 @@ class Walk:
             if yielding not in named:
                 place = index.places[yielding]
                 index.holders.remove(place.entry, place.slope)
-        self._victims += search.victims
-        self._victims.sort(key=_key_of, reverse=True)
+        if self._victims:
+            self._victims += search.victims
+            self._victims.sort(key=_key_of, reverse=True)
+        else:
+            self._victims = search.victims
         self._named.name(search.named)
         self._widen(live)
         return search.placement
@@ -196,7 +199,7 @@ class Walk:
         draft = self._draft
         allocator = draft.allocator
         return (
-            looks_at_nodes(self._index)
+            self._index.looks_at_nodes
             and self._index.keeps_refusals
             and not draft.inventory.locked
             and not live.job.exclusive
@@ -216,7 +219,7 @@ class Walk:
                 self._lanes[self._index.rank(lane, self._draft.now_s)] = lane
         self._order = sorted(self._lanes)
         self._at = 0
-        self._refused = {}
+        self._refused = []
 
     def _place_again(self, live: LiveJob, key: Key) -> None:
         """Place a preempted job when it is next in order: on its own devices, on others, or not at all."""
@@ -232,9 +235,9 @@ class Walk:
             return
         del index.places[live]
         self._named.release_for(live, key)
-        answer = draft.offer(live)
-        if not isinstance(answer, Reason):
-            draft.assign_offered(live, answer)
+        placement = draft.place(live)
+        if placement is not None:
+            draft.assign_offered(live, placement)
             index.unkeyed[live] = None
 
     def _backfill(self, head: LiveJob) -> None:

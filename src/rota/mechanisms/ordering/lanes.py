@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable
 
 from rota.core.messages.reasons import ReasonCode
+from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.ordering.needs import Need
 from rota.mechanisms.ordering.node_yields import Key, NodeClaim, NodeSum, NodeYield, claims_of
@@ -52,6 +53,7 @@ class Lane:
         "_scattered_s",
         "expected_s",
         "group",
+        "is_counted",
         "is_uniform",
         "need",
         "refusals",
@@ -65,6 +67,8 @@ class Lane:
         self.group = group
         self.is_uniform = is_uniform
         """Whether all its jobs need the same."""
+        self.is_counted: bool | None = None
+        """Whether the number of free devices says that they are short of devices, once that was asked."""
         self._entries: list[Entry] = []
         self._first = 0
         self.expected_s: list[float] = []
@@ -170,18 +174,21 @@ class Ranked:
 class Held:
     """What one job holds, by node."""
 
-    __slots__ = ("claims", "nodes")
+    __slots__ = ("claims", "nodes", "placement", "with_devices")
 
-    def __init__(self, claims: dict[int, NodeClaim]) -> None:
+    def __init__(self, placement: Placement | None, claims: dict[int, NodeClaim]) -> None:
+        self.placement = placement
+        """What it held when it was entered."""
         self.claims = claims
-        nodes = 0
-        for node in claims:
+        nodes = with_devices = 0
+        for node, claim in claims.items():
             nodes |= 1 << node
+            if claim.devices or claim.shares is not None:
+                with_devices |= 1 << node
         self.nodes = nodes
         """The nodes, as a bit set."""
-
-
-_NOTHING: list[NodeYield] = []
+        self.with_devices = with_devices
+        """Those of them on which it holds devices."""
 
 
 class Holders:
@@ -204,7 +211,7 @@ class Holders:
             ranked = self._by_slope[slope] = Ranked()
         ranked.add(entry)
         live = entry[1]
-        held = self._held[live] = Held(claims_of(live, entry[0], slope))
+        held = self._held[live] = Held(live.placement, claims_of(live, entry[0], slope))
         for node, claim in held.claims.items():
             self._yield_of(node, slope).add(claim)
         return held.nodes
@@ -241,7 +248,8 @@ class Holders:
 
     def yields(self, node: int) -> list[NodeYield]:
         """What the jobs that hold something of a node would give back, by slope."""
-        return self._by_node.get(node, _NOTHING)
+        found = self._by_node.get(node)
+        return [] if found is None else found
 
     def nothing(self, node: int) -> NodeSum:
         """What a node has free if no job leaves it."""

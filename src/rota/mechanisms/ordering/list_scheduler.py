@@ -23,7 +23,7 @@ from rota.mechanisms.ordering.lane_walk import Walk
 from rota.mechanisms.ordering.lanes import Lane
 from rota.mechanisms.ordering.node_yields import Key
 from rota.mechanisms.ordering.planned_backfill import PlannedBackfill
-from rota.mechanisms.ordering.refusals import is_recorded, is_refused, is_short
+from rota.mechanisms.ordering.refusals import is_recorded, is_refused, is_short, looks_at_nodes
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule
 
 _BUSY: Final = ReasonCode.DEVICES_BUSY  # compiled, a member of an enum costs a search in its class each time
@@ -43,8 +43,8 @@ class ListScheduler:
         self._reservations: dict[Hashable, Reservation] = {}
         """By quota scope, the reservation of its first job that does not fit."""
         self._planned = None if rule.planning is None else PlannedBackfill(rule.planning)
-        self._refused: dict[Key, Lane] = {}
-        """Lanes that were left out of the present walk, by key."""
+        self._refused: list[tuple[Key, Lane]] = []
+        """Lanes that were left out of the present walk, with their keys."""
 
     @property
     def wakeup_s(self) -> float:
@@ -114,6 +114,7 @@ class ListScheduler:
         if self._planned is not None:
             self._planned.plan(index, draft)
             return
+        index.looks_at_nodes = looks_at_nodes(index)
         lanes: Iterable[Lane] = index.fresh
         if index.scattered and not self._rule.preempts:
             lanes = {**index.fresh, **index.scattered}
@@ -138,7 +139,7 @@ class ListScheduler:
         last = index.holders.last_key(now_s) if preempts else None
         is_easy = self._rule.backfill is Backfill.EASY
         chosen: dict[Key, Lane] = {}
-        self._refused = {}
+        self._refused = []
         for lane in lanes:
             if not len(lane):
                 continue
@@ -147,7 +148,7 @@ class ListScheduler:
             short = is_short(lane, head, draft)
             if is_easy or head.wait_code is not _BUSY or (last is not None and key < last) or not short:
                 if is_refused(lane, key, index, draft, preempts=preempts) and is_recorded(lane, head, is_short=short):
-                    self._refused[key] = lane
+                    self._refused.append((key, lane))
                 else:
                     chosen[key] = lane
         return chosen

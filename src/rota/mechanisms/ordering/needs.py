@@ -14,10 +14,11 @@ class Need:
     __slots__ = (
         "_counted",
         "_fitting",
+        "_needed_milli",
         "_nodes",
         "_pools",
+        "_whole",
         "allowed",
-        "count",
         "cpu_milli",
         "device_milli",
         "disk_bps",
@@ -29,7 +30,8 @@ class Need:
 
     def __init__(self, role: Role) -> None:
         self.role = role
-        self.count = role.count
+        self._whole = WHOLE  # compiled, a name of a module costs a search each time
+        self._needed_milli = role.count * role.device_milli
         self.is_fraction = role.is_fraction
         self.device_milli = role.device_milli
         self.cpu_milli = role.cpu_milli
@@ -56,11 +58,11 @@ class Need:
         if self._counted is not inventory.fitting:
             self._pools = inventory.eligible(self.role)
             self._counted = inventory.fitting
-        needed = self.count * self.device_milli
+        needed, whole = self._needed_milli, self._whole
         if not needed:
             return False
         for pool in self._pools:
-            free = pool.free * WHOLE
+            free = pool.free * whole
             if self.is_fraction:
                 free += pool.partial_milli
             if free >= needed:

@@ -6,7 +6,7 @@ kept until a holder comes or goes before them in order.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import device_indexes
@@ -206,7 +206,16 @@ class NodeYield:
 
     def count_after(self, key: Key) -> int:
         """How many keys, as at time 0, come after one."""
-        return len(self.keys) - bisect_right(self.keys, key)
+        keys = self.keys
+        first = key[0]
+        at = len(keys)
+        while at:
+            stored = keys[at - 1]
+            # The first numbers mostly decide, and cost less to compare than keys.
+            if stored[0] < first or (stored[0] == first and stored <= key):
+                break
+            at -= 1
+        return len(keys) - at
 
     def given(self, count: int) -> NodeSum:
         """What the last so many holders give back together."""

@@ -12,7 +12,6 @@ from typing import Final
 from rota.core.engine.draft import Draft
 from rota.core.engine.preemption_guard import OPEN
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.ordering.index import Index
@@ -24,7 +23,7 @@ _NEAR = 1e-12
 """Relative difference above which rounding can't decide a comparison."""
 _MANY_SHAPES = 16
 """Shapes of jobs from which on looking at nodes costs less than attempts, which release many jobs."""
-_MOST_KEPT = 4
+_MOST_KEPT: Final = 4
 """Refusals that a lane keeps; the earliest, which spare least, are dropped first."""
 _BUSY: Final = ReasonCode.DEVICES_BUSY  # compiled, a member of an enum costs a search in its class each time
 _FRAGMENTED: Final = ReasonCode.FRAGMENTED
@@ -37,7 +36,7 @@ def is_refused(lane: Lane, key: Key, index: Index, draft: Draft, *, preempts: bo
     Either it or a job like it before it in order found none, and no node where more became available has room for a
     task; or it has a single task, and no node at all has.
     """
-    if not looks_at_nodes(index):
+    if not index.looks_at_nodes:
         return False
     inventory = draft.inventory
     stored, live = lane.head
@@ -85,7 +84,7 @@ def need_of(lane: Lane, live: LiveJob) -> Need:
 def _latest(found: list[tuple[Key, int]], key: Key) -> int:
     """When the same was last found for this key or one before it; -1 if it was not."""
     for before, at in reversed(found):
-        if before <= key:
+        if before is key or before <= key:
             return at
     return -1
 
@@ -106,16 +105,16 @@ def _any_room(nodes: int, need: Need, key: Key, index: Index, draft: Draft, pree
     return False
 
 
-def same_answer(lane: Lane, draft: Draft) -> Placement | Reason | None:
+def same_answer(lane: Lane, draft: Draft) -> Reason | None:
     """The reason of a job that is still refused; None if it is already recorded."""
     live = lane.head[1]
     short = is_short(lane, live, draft)
     if is_recorded(lane, live, is_short=short):
         return None
-    answer = draft.offer(live)
-    if not short and isinstance(answer, Reason):
-        lane.refused_code = answer.code
-    return answer
+    reason = draft.reason(live)
+    if not short:
+        lane.refused_code = reason.code
+    return reason
 
 
 def is_recorded(lane: Lane, live: LiveJob, *, is_short: bool) -> bool:
@@ -130,9 +129,14 @@ def is_recorded(lane: Lane, live: LiveJob, *, is_short: bool) -> bool:
 
 def is_short(lane: Lane, live: LiveJob, draft: Draft) -> bool:
     """Whether the first job of a lane is short of devices by count."""
-    if draft.allocator.has_guarantees or live.job.elastic is not None or len(live.job.roles) > 1:
-        return draft.allocator.shortage.milli(live, draft.inventory) > 0
-    return need_of(lane, live).is_short(draft.inventory)
+    is_counted = lane.is_counted if lane.is_uniform else None
+    if is_counted is None:
+        job = live.job
+        is_counted = not draft.allocator.has_guarantees and job.elastic is None and len(job.roles) == 1
+        lane.is_counted = is_counted
+    if is_counted:
+        return need_of(lane, live).is_short(draft.inventory)
+    return draft.allocator.shortage.milli(live, draft.inventory) > 0
 
 
 def refuse(lane: Lane, index: Index, code: ReasonCode | None) -> None:

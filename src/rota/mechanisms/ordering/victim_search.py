@@ -7,14 +7,15 @@ look at the nodes that they leave says first where an offer would be in vain.
 from __future__ import annotations
 
 from rota.core.engine.draft import Draft
+from rota.core.engine.preemption_guard import FREE_LOSSES, OPEN
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.ordering.lanes import Behind, Entry, Holders
+from rota.mechanisms.ordering.lanes import Entry, Holders
 from rota.mechanisms.ordering.needs import Need
-from rota.mechanisms.ordering.node_yields import NodeSum
+from rota.mechanisms.ordering.node_yields import Key, NodeSum
 
 
 class RoomCheck:
@@ -54,18 +55,41 @@ class RoomCheck:
 class Candidates:
     """Holders further down the order than a job, the last first, that may be preempted for it."""
 
-    __slots__ = ("_behind", "_draft", "_guarantees", "_live", "_types", "_wanted", "spared")
+    __slots__ = (
+        "_behind",
+        "_draft",
+        "_free_losses",
+        "_guarantees",
+        "_holders",
+        "_is_open",
+        "_live",
+        "_looks",
+        "_nodes",
+        "_types",
+        "_wanted",
+        "spared",
+    )
 
-    def __init__(self, draft: Draft, live: LiveJob, behind: Behind) -> None:
+    def __init__(self, draft: Draft, live: LiveJob, holders: Holders, key: Key) -> None:
         self._draft = draft
         self._live = live
-        self._behind = behind
+        self._holders = holders
+        self._behind = holders.behind(key, draft.now_s)
         # Of several types, holders of others than the job can use would only get their devices back.
         self._types = len(draft.inventory.pools) > 1
         self._guarantees = draft.allocator.has_guarantees
         self._wanted = 0
         if not self._guarantees:
             self._wanted = _pools_wanted(live, draft.inventory)
+        self._looks = self._types and not self._guarantees and not draft.inventory.locked
+        """Whether the nodes on which a holder has devices say whether the job can use some of them."""
+        self._nodes = 0
+        if self._looks:
+            for node, account in enumerate(draft.inventory.nodes):
+                if self._wanted >> account.pool & 1:
+                    self._nodes |= 1 << node
+        self._is_open = draft.guard is OPEN
+        self._free_losses = FREE_LOSSES
         self.spared = False
         """Whether a job was passed over because it is protected for now."""
 
@@ -80,10 +104,18 @@ class Candidates:
             other = entry[1]
             if self._guarantees and not allocator.may_displace(live, other, draft.now_s):
                 continue
-            if not draft.may_preempt(other):
+            if not (self._is_open and other.undone <= self._free_losses) and not draft.may_preempt(other):
                 self.spared = True
-            elif not self._types or not other.gpu_milli or self.freed_by(other):
+            elif not self._types or not other.gpu_milli or self._is_useful(other):
                 return entry
+
+    def _is_useful(self, holder: LiveJob) -> bool:
+        """Whether a holder would free devices that the job can use."""
+        if self._looks:
+            held = self._holders.held(holder)
+            if held.placement is holder.placement:
+                return held.with_devices & self._nodes != 0
+        return self.freed_by(holder) > 0
 
     def freed_by(self, holder: LiveJob) -> int:
         """Thousandths of devices that a holder would free and the job can use."""
@@ -126,6 +158,7 @@ class VictimSearch:
         "_nodes",
         "_released",
         "_room",
+        "_uncounted",
         "named",
         "placement",
         "victims",
@@ -145,6 +178,8 @@ class VictimSearch:
         """The nodes that had room first."""
         self._released = 0
         """How many of the victims have been released."""
+        self._uncounted: list[Entry] = []
+        """Those whose nodes were not looked at yet, since the job seemed to fit without them."""
         self.victims: list[Entry] = []
         """The jobs that have to leave."""
         self.named: list[Entry] = []
@@ -210,11 +245,13 @@ class VictimSearch:
         """How many further victims leave no room: the job can fit only after one of its nodes got room for it."""
         room = self._room
         if room is not None:
+            for entry in self._uncounted:
+                room.add(entry[1])
+            self._uncounted = []
             for count, entry in enumerate(taken):
                 if room.add(entry[1]):
                     self._nodes = room.nodes
-                    for more in taken[count + 1 :]:
-                        room.add(more[1])
+                    self._uncounted = taken[count + 1 :]
                     return count
             return len(taken)
         return 0
