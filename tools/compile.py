@@ -33,6 +33,7 @@ HOT = (
     "mechanisms/ordering/easy_reservation",
     "mechanisms/ordering/growth_log",
     "mechanisms/ordering/index",
+    "mechanisms/ordering/lane_walk",
     "mechanisms/ordering/list_scheduler",
     "mechanisms/ordering/lanes",
     "mechanisms/ordering/named_victims",

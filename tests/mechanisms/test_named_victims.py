@@ -75,20 +75,20 @@ def test_a_job_gets_what_it_would_get_if_all_were_released(seed: int) -> None:
     answers = []
     for releases in (False, True):
         draft, index, victims = _full(seed)
-        displaced = victims.pop()[1]  # it is first among them in order, and lost its place
+        key, displaced = victims.pop()  # it is first among them in order, and lost its place
         draft.release(displaced)
         named = NamedVictims(draft, index)
         named.name([entry for entry in victims if not _share_a_node(index, entry[1], displaced)])
         if releases:
             named.release_all()
-        named.release_for(displaced)
+        named.release_for(displaced, key)
         answers.append((draft.offer(displaced), _counts(draft)))
 
     assert answers[0] == answers[1]
 
 
 def _share_a_node(index: Index, one: LiveJob, other: LiveJob) -> bool:
-    return bool(index.holders.claims(one).keys() & index.holders.claims(other).keys())
+    return bool(index.holders.held(one).nodes & index.holders.held(other).nodes)
 
 
 @pytest.mark.parametrize(

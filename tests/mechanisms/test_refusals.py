@@ -91,7 +91,7 @@ def _workload(rng: random.Random, cluster: Cluster) -> Workload:
     return Workload(submissions=tuple(made), source="made", format="rota")
 
 
-@pytest.mark.parametrize("policy", ["fifo", "srtf", "las", "gittins"])
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "las", "gittins", "tiresias"])
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_kept_refusals_change_no_decision(policy: str, seed: int) -> None:

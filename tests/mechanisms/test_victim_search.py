@@ -15,7 +15,7 @@ from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.ordering.lanes import Entry, Holders
 from rota.mechanisms.ordering.needs import Need
-from rota.mechanisms.ordering.victim_search import RoomCheck, VictimSearch
+from rota.mechanisms.ordering.victim_search import Candidates, RoomCheck, VictimSearch
 from rota.placement import style
 from rota.tenancy.open import OpenAllocator
 
@@ -52,7 +52,8 @@ def _search(
         return False, [], (), [], []
     room = RoomCheck(Need(live.job.roles[0]), holders, draft.inventory) if looks else None
     missing = draft.allocator.shortage.milli(live, draft.inventory)
-    search = VictimSearch(draft, live, iter(entries), room, may_name=names)
+    candidates = Candidates(draft, live, holders, (-1.0, -1.0))
+    search = VictimSearch(draft, live, candidates, room, may_name=names)
 
     found = search.run(missing)
 

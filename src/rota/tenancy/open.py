@@ -103,8 +103,23 @@ class OpenAllocator:
             return self._count_reason(job, inventory)
         _, insist, _ = self._step(live, now_s)
         placement = self._placer.find(inventory, job, insist)
-        if placement is not None:
-            return placement
+        return self._reason(live, inventory, insist) if placement is None else placement
+
+    def place(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | None:
+        """Free devices for the job, if there are any."""
+        if self.shortage.milli(live, inventory):
+            return None
+        return self._placer.find(inventory, live.job, self._step(live, now_s)[1])
+
+    def reason(self, live: LiveJob, inventory: Inventory, now_s: float) -> Reason:
+        """Why the job finds no devices, without a search for them."""
+        if self.shortage.milli(live, inventory):
+            return self._count_reason(live.job, inventory)
+        return self._reason(live, inventory, self._step(live, now_s)[1])
+
+    def _reason(self, live: LiveJob, inventory: Inventory, insist: Locality | None) -> Reason:
+        """Why the job finds no place though the number of free devices suffices."""
+        job = live.job
         if (never := _never(job, inventory)) is not None:
             return never
         if not _has_match(job, inventory):

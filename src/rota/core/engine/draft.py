@@ -59,6 +59,14 @@ class Draft:
         """Devices for a job out of what is free in this draft, or why there are none."""
         return self.allocator.offer(live, self.inventory, self.now_s)
 
+    def place(self, live: LiveJob) -> Placement | None:
+        """Devices for a job out of what is free in this draft; None if there are none."""
+        return self.allocator.place(live, self.inventory, self.now_s)
+
+    def reason(self, live: LiveJob) -> Reason:
+        """Why a job that certainly finds no devices in this draft finds none."""
+        return self.allocator.reason(live, self.inventory, self.now_s)
+
     def may_preempt(self, live: LiveJob) -> bool:
         """Whether this plan may stop, move or resize a job that holds devices; the guard decides."""
         if self.guard is OPEN and live.undone <= FREE_LOSSES:

@@ -172,6 +172,12 @@ class Allocator(Protocol):
     def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
         """Devices for a job out of what is free, or why there are none."""
 
+    def place(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | None:
+        """Devices for a job out of what is free; None if there are none."""
+
+    def reason(self, live: LiveJob, inventory: Inventory, now_s: float) -> Reason:
+        """Why there are no devices for a job that certainly finds none. Asked only if refusals of it are kept."""
+
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
         """Devices for a job held by others that its guarantee displaces, whatever the policy's order."""
 

@@ -34,6 +34,7 @@ class Inventory:
         "pool_by_type",
         "pools",
         "racks",
+        "stamp",
         "unproven",
     )
 
@@ -51,13 +52,13 @@ class Inventory:
         """Free devices on idle nodes; the other free ones are fragmented."""
         self.grown = 0
         """Nodes on which something became available since a policy set this to 0, as a bit set."""
-        self.cpu_total = 0
-        self.memory_total = 0
+        self.cpu_total = self.memory_total = 0
         """CPU thousandths and memory bytes of all nodes that count theirs."""
         self.fitting: dict[tuple[Terms, tuple[Toleration, ...]], int] = {}
         """What `matching` found, until a node comes or goes."""
-        self.unproven = self.avoided = self.locked = 0
-        """The nodes that are not proven, that a search leaves out at present, and of exclusive jobs, as bit sets."""
+        self.unproven = self.avoided = self.locked = self.stamp = 0
+        """The nodes that are not proven, that a search leaves out at present, and of exclusive jobs, as bit sets; and
+        the stamp of the node that changed last."""
         for node in () if cluster is None else cluster.nodes:
             self.add(node)
 
@@ -211,22 +212,19 @@ class Inventory:
         copy = Inventory()
         copy.nodes = [account.copy() for account in self.nodes]
         copy.pools = [pool.copy() for pool in self.pools]
-        copy.pool_by_type = dict(self.pool_by_type)
-        copy.by_name = dict(self.by_name)
-        copy.racks = dict(self.racks)
-        copy.domains = dict(self.domains)
-        copy.free = self.free
-        copy.idle_free = self.idle_free
-        copy.cpu_total = self.cpu_total
-        copy.memory_total = self.memory_total
-        copy.unproven = self.unproven
-        copy.locked = self.locked
+        copy.pool_by_type, copy.by_name = dict(self.pool_by_type), dict(self.by_name)
+        copy.racks, copy.domains = dict(self.racks), dict(self.domains)
+        copy.free, copy.idle_free = self.free, self.idle_free
+        copy.cpu_total, copy.memory_total = self.cpu_total, self.memory_total
+        copy.unproven, copy.locked = self.unproven, self.locked
+        copy.stamp = self.stamp
         return copy
 
     # -- slots -----------------------------------------------------------------------------------
 
     def _take_slot(self, slot: Slot, role: Role) -> None:
         account = self.nodes[slot.node]
+        self.stamp = account.stamp = self.stamp + 1
         if slot.milli == WHOLE:
             if account.free_mask & slot.devices != slot.devices:
                 raise InvariantBroken(f"node {account.node.id}: devices {slot.devices:b} are not all free")
@@ -248,6 +246,7 @@ class Inventory:
 
     def _give_slot(self, slot: Slot, role: Role) -> None:
         account = self.nodes[slot.node]
+        self.stamp = account.stamp = self.stamp + 1
         self.grown |= 1 << slot.node
         if role.needs_host:
             account.cpu_milli += role.cpu_milli * slot.tasks
@@ -385,6 +384,7 @@ class Inventory:
 
     def _enlist(self, index: int) -> None:
         account = self.nodes[index]
+        self.stamp = account.stamp = self.stamp + 1
         if not account.usable:
             return
         pool = self.pools[account.pool]

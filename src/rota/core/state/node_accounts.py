@@ -64,6 +64,8 @@ class NodeAccount:
     """Devices that are held by pods and processes not scheduled here."""
     others_cpu_milli: int = 0
     others_memory_bytes: int = 0
+    stamp: int = 0
+    """Changes with everything that is taken or given back; no two states of a node have the same."""
 
     @property
     def usable(self) -> bool:
@@ -118,6 +120,7 @@ class NodeAccount:
             others_mask=self.others_mask,
             others_cpu_milli=self.others_cpu_milli,
             others_memory_bytes=self.others_memory_bytes,
+            stamp=self.stamp,
         )
 
 

@@ -57,6 +57,8 @@ class Index:
         self._keeps_holders = self._expects or rule.backfill is Backfill.PLAN or rule.groups is not None
         self.places: dict[LiveJob, IndexEntry] = {}
         self.lanes: dict[Hashable, Lane] = {}
+        self.occupied: dict[Lane, None] = {}
+        """Lanes in which jobs wait."""
         self.waiting = 0
         """How many jobs wait."""
         self.holders = Holders()
@@ -79,6 +81,8 @@ class Index:
         """Nodes on which more became available, or whose holders have gone back in the order."""
         self.walk_from = 0
         """How many entries the log had when the present walk began."""
+        self.looks_at_nodes = False
+        """Whether jobs are refused after a look at nodes in the present walk."""
         self._grown = 0
         """Nodes that are not in that log yet, as a bit set."""
         self._timers: list[tuple[float, int, LiveJob]] = []
@@ -127,13 +131,14 @@ class Index:
         name = (key, stage, slope, group)
         lane = self.lanes.get(name)
         if lane is None:
-            lane = self.lanes[name] = Lane(slope, group)
+            lane = self.lanes[name] = Lane(slope, group, is_uniform=not self._one_lane)
         if slope < 0:
             self.drifts = True
         entry = (moved(turn.key, slope, -now_s) if slope else turn.key, live)
         until_s = turn.until_s if turn.until_s < relaxes_s else relaxes_s
         place = self.places[live] = IndexEntry(entry, slope, lane, until_s, scattered_s=lane.scattered_s(now_s))
         self.waiting += 1
+        self.occupied[lane] = None
         if lane.add(entry):
             self.fresh[lane] = None
         if self._expects:
@@ -257,5 +262,7 @@ class Index:
         self.waiting -= 1
         if lane.remove(place.entry):
             self.fresh[lane] = None
+        if not len(lane):
+            del self.occupied[lane]
         if self._expects:
             lane.no_longer_expect(place.expected_s)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 
 from rota.core.messages.reasons import ReasonCode
+from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.ordering.needs import Need
-from rota.mechanisms.ordering.node_yields import Key, NodeClaim, NodeYield, claims_of, yields_of
+from rota.mechanisms.ordering.node_yields import Key, NodeClaim, NodeSum, NodeYield, claims_of
 
 Entry = tuple[Key, LiveJob]
 """A key (which ends in the job's seq, so entries never tie) and its job."""
@@ -52,6 +53,8 @@ class Lane:
         "_scattered_s",
         "expected_s",
         "group",
+        "is_counted",
+        "is_uniform",
         "need",
         "refusals",
         "refused_code",
@@ -59,9 +62,13 @@ class Lane:
         "slope",
     )
 
-    def __init__(self, slope: float, group: Hashable) -> None:
+    def __init__(self, slope: float, group: Hashable, *, is_uniform: bool) -> None:
         self.slope = slope
         self.group = group
+        self.is_uniform = is_uniform
+        """Whether all its jobs need the same."""
+        self.is_counted: bool | None = None
+        """Whether the number of free devices says that they are short of devices, once that was asked."""
         self._entries: list[Entry] = []
         self._first = 0
         self.expected_s: list[float] = []
@@ -164,19 +171,38 @@ class Ranked:
         del self.jobs[at]
 
 
+class Held:
+    """What one job holds, by node."""
+
+    __slots__ = ("claims", "nodes", "placement", "with_devices")
+
+    def __init__(self, placement: Placement | None, claims: dict[int, NodeClaim]) -> None:
+        self.placement = placement
+        """What it held when it was entered."""
+        self.claims = claims
+        nodes = with_devices = 0
+        for node, claim in claims.items():
+            nodes |= 1 << node
+            if claim.devices or claim.shares is not None:
+                with_devices |= 1 << node
+        self.nodes = nodes
+        """The nodes, as a bit set."""
+        self.with_devices = with_devices
+        """Those of them on which it holds devices."""
+
+
 class Holders:
     """Jobs that hold devices; those last in order are preempted first."""
 
-    __slots__ = ("_by_node", "_by_slope", "_claims", "_yields")
+    __slots__ = ("_by_node", "_by_slope", "_held", "_idle")
 
     def __init__(self) -> None:
         self._by_slope: dict[float, Ranked] = {}
-        self._by_node: dict[int, dict[LiveJob, NodeClaim]] = {}
-        """What each job holds of each node."""
-        self._yields: dict[int, list[NodeYield]] = {}
-        """What they would give back, for nodes that were asked for since their holders last changed."""
-        self._claims: dict[LiveJob, dict[int, NodeClaim]] = {}
-        """The same by job and node."""
+        self._by_node: dict[int, list[NodeYield]] = {}
+        """What they would give back of each node, by slope."""
+        self._held: dict[LiveJob, Held] = {}
+        self._idle: dict[int, NodeSum] = {}
+        """By node, the sum over no jobs."""
 
     def add(self, entry: Entry, slope: float) -> int:
         """Add a job that holds devices; return its nodes as a bit set."""
@@ -185,20 +211,26 @@ class Holders:
             ranked = self._by_slope[slope] = Ranked()
         ranked.add(entry)
         live = entry[1]
-        found = 0
-        claims = self._claims[live] = claims_of(live, entry[0], slope)
-        for node, claim in claims.items():
-            found |= 1 << node
-            on_node = self._by_node.get(node)
-            if on_node is None:
-                on_node = self._by_node[node] = {}
-            on_node[live] = claim
-            self._yields.pop(node, None)
-        return found
+        held = self._held[live] = Held(live.placement, claims_of(live, entry[0], slope))
+        for node, claim in held.claims.items():
+            self._yield_of(node, slope).add(claim)
+        return held.nodes
 
-    def claims(self, live: LiveJob) -> dict[int, NodeClaim]:
-        """What a job that holds devices holds of each node."""
-        return self._claims[live]
+    def _yield_of(self, node: int, slope: float) -> NodeYield:
+        """What the holders of a node whose keys move along a slope would give back."""
+        found = self._by_node.get(node)
+        if found is None:
+            found = self._by_node[node] = []
+        for given in found:
+            if given.slope == slope:
+                return given
+        made = NodeYield(slope)
+        found.append(made)
+        return made
+
+    def held(self, live: LiveJob) -> Held:
+        """What a job that holds devices holds."""
+        return self._held[live]
 
     def on_nodes(self, jobs: list[LiveJob], nodes: int) -> list[LiveJob]:
         """The jobs that hold something of some nodes, or of a node on which another of them holds something."""
@@ -206,9 +238,7 @@ class Holders:
             found = []
             reached = nodes
             for live in jobs:
-                mine = 0
-                for node in self._claims[live]:
-                    mine |= 1 << node
+                mine = self._held[live].nodes
                 if mine & nodes:
                     found.append(live)
                     reached |= mine
@@ -218,16 +248,23 @@ class Holders:
 
     def yields(self, node: int) -> list[NodeYield]:
         """What the jobs that hold something of a node would give back, by slope."""
-        found = self._yields.get(node)
+        found = self._by_node.get(node)
+        return [] if found is None else found
+
+    def nothing(self, node: int) -> NodeSum:
+        """What a node has free if no job leaves it."""
+        found = self._idle.get(node)
         if found is None:
-            found = self._yields[node] = yields_of(self._by_node.get(node, {}).values())
+            found = self._idle[node] = NodeSum()
         return found
 
     def remove(self, entry: Entry, slope: float) -> None:
         """Remove a job that holds nothing any more."""
-        for node in self._claims.pop(entry[1]):
-            del self._by_node[node][entry[1]]
-            self._yields.pop(node, None)
+        for node, claim in self._held.pop(entry[1]).claims.items():
+            given = self._yield_of(node, slope)
+            given.remove(claim)
+            if not given.keys:
+                self._by_node[node].remove(given)
         ranked = self._by_slope[slope]
         ranked.remove(entry)
         if not ranked.keys:
@@ -250,32 +287,40 @@ class Holders:
                 last = key
         return last
 
-    def behind(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
+    def behind(self, key: Key, now_s: float) -> Behind:
         """Jobs whose key comes after the given one, the last first. The index must not change meanwhile."""
-        if len(self._by_slope) == 1:
-            yield from self._behind_one(key, now_s)
-            return
-        tails = []
-        for slope, ranked in self._by_slope.items():
-            at = len(ranked.keys) - 1
-            tails.append((moved(ranked.keys[at], slope, now_s), slope, at))
-        while tails:
-            last = max(range(len(tails)), key=lambda i: tails[i][0])
-            now_key, slope, at = tails[last]
-            if not is_beyond(now_key, slope, now_s, key):
-                return
-            ranked = self._by_slope[slope]
-            yield now_key, ranked.jobs[at]
-            if at:
-                tails[last] = (moved(ranked.keys[at - 1], slope, now_s), slope, at - 1)
-            else:
-                del tails[last]
+        return Behind(list(self._by_slope.items()), key, now_s)
 
-    def _behind_one(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
-        ((slope, ranked),) = self._by_slope.items()
-        for at in range(len(ranked.keys) - 1, -1, -1):
-            stored = ranked.keys[at]
-            now_key = moved(stored, slope, now_s) if slope else stored
-            if not is_beyond(now_key, slope, now_s, key):
-                return
-            yield now_key, ranked.jobs[at]
+
+class Behind:
+    """Goes through the holders that come after a key, the last first."""
+
+    __slots__ = ("_at", "_key", "_now_s", "_ranked", "_slopes")
+
+    def __init__(self, by_slope: list[tuple[float, Ranked]], key: Key, now_s: float) -> None:
+        self._key = key
+        self._now_s = now_s
+        self._slopes = [slope for slope, _ in by_slope]
+        self._ranked = [ranked for _, ranked in by_slope]
+        self._at = [len(ranked.keys) - 1 for ranked in self._ranked]
+        """By slope, the last that was not returned yet."""
+
+    def take(self) -> Entry | None:
+        """The next holder with its key as of now; None after the last."""
+        now_s = self._now_s
+        chosen = -1
+        last: Key | None = None
+        for which, at in enumerate(self._at):
+            if at < 0:
+                continue
+            key, slope = self._ranked[which].keys[at], self._slopes[which]
+            if slope:
+                key = moved(key, slope, now_s)
+            if last is None or key > last:
+                chosen, last = which, key
+        if last is None or not is_beyond(last, self._slopes[chosen], now_s, self._key):
+            self._at = []
+            return None
+        at = self._at[chosen]
+        self._at[chosen] = at - 1
+        return last, self._ranked[chosen].jobs[at]

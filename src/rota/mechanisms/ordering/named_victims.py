@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from rota.core.engine.draft import Draft
 from rota.core.model.job import WHOLE
-from rota.core.model.placement import device_indexes
-from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.ordering.index import Index
 from rota.mechanisms.ordering.lanes import Entry
 from rota.mechanisms.ordering.needs import Need
-from rota.mechanisms.ordering.node_yields import Key, NodeSum
+from rota.mechanisms.ordering.node_yields import Key
+from rota.mechanisms.ordering.refusals import has_room
 
 _NEAR = 1e-9
 """Relative difference between the first numbers of two keys above which their order is beyond doubt."""
+_DEVICE_BITS = 20
+"""Bits of the number of a device in a key of node and device."""
 
 
 class NamedVictims:
@@ -28,15 +29,14 @@ class NamedVictims:
     is refused then would be refused after their release, too. Whenever a job is not, they are released.
     """
 
-    __slots__ = ("_by_node", "_draft", "_index", "_keys", "_lent")
+    __slots__ = ("_draft", "_index", "_keys", "_lent")
 
     def __init__(self, draft: Draft, index: Index) -> None:
         self._draft = draft
         self._index = index
         self._keys: dict[LiveJob, Key] = {}
         """Their keys, the first in order first: as the walk comes to them."""
-        self._by_node: dict[int, dict[LiveJob, None]] = {}
-        self._lent: dict[tuple[int, int], int] = {}
+        self._lent: dict[int, int] = {}
         """Thousandths of fractionally held devices that are counted as free, by node and device."""
 
     def name(self, entries: list[Entry]) -> None:
@@ -44,18 +44,12 @@ class NamedVictims:
         for key, live in reversed(entries):
             self._keys[live] = key
             self._count(live, 1)
-            for node in self._index.holders.claims(live):
-                self._by_node.setdefault(node, {})[live] = None
 
     def take_back(self, live: LiveJob) -> bool:
         """Let a victim have what it had, if it was named and not released; return whether it was."""
         if self._keys.pop(live, None) is None:
             return False
         self._count(live, -1)
-        for node in self._index.holders.claims(live):
-            del self._by_node[node][live]
-            if not self._by_node[node]:
-                del self._by_node[node]
         return True
 
     def forget(self) -> None:
@@ -80,24 +74,28 @@ class NamedVictims:
         if self._keys:
             self._release(list(self._keys))
 
-    def release_for(self, live: LiveJob) -> None:
-        """Release the victims on whose nodes a job that lost its devices would find room."""
+    def release_for(self, live: LiveJob, key: Key) -> None:
+        """Release the victims on whose nodes a job that lost its devices, and that they come after, would find room."""
         if not self._keys:
             return
         role = live.job.roles[0]
-        if role.count > 1 or live.job.exclusive or not self._draft.allocator.keeps_refusal(live.job):
+        draft, holders = self._draft, self._index.holders
+        if role.count > 1 or live.job.exclusive or not draft.allocator.keeps_refusal(live.job):
             self.release_all()
             return
-        need, accounts = Need(role), self._draft.inventory.nodes
-        roomy = 0
-        for node, victims in self._by_node.items():
-            left = NodeSum()
-            for victim in victims:
-                left.add(self._index.holders.claims(victim)[node])
-            if left.has_room(need, accounts[node]):
-                roomy |= 1 << node
+        if holders.are_moving:  # a victim comes after it, but perhaps by no more than rounding
+            key = (key[0] - _NEAR * (abs(key[0]) + draft.now_s), *key[1:])
+        need, inventory = Need(role), draft.inventory
+        nodes = roomy = 0
+        for victim in self._keys:
+            nodes |= holders.held(victim).nodes
+        while nodes:
+            low = nodes & -nodes
+            nodes ^= low
+            if has_room(low.bit_length() - 1, need, key, holders, inventory, draft.now_s, True):
+                roomy |= low
         if roomy:
-            self._release(self._index.holders.on_nodes(list(self._keys), roomy))
+            self._release(holders.on_nodes(list(self._keys), roomy))
 
     def _release(self, victims: list[LiveJob]) -> None:
         for live in victims:  # all of them first: what is counted of a device changes with each that holds part of it
@@ -109,19 +107,21 @@ class NamedVictims:
 
     def _count(self, live: LiveJob, sign: int) -> None:
         """Count what a victim holds as free, or no longer; the inventory's sums by device type are what is counted."""
-        inventory: Inventory = self._draft.inventory
-        for node, devices, _, _, milli, _, _ in live.placement or ():
+        inventory, lent = self._draft.inventory, self._lent
+        for node, claim in self._index.holders.held(live).claims.items():
             account = inventory.nodes[node]
             if not account.usable:
                 continue
             pool = inventory.pools[account.pool]
-            if milli == WHOLE:
-                pool.free += sign * devices.bit_count()
+            pool.free += sign * claim.devices.bit_count()
+            shares = claim.shares
+            if shares is None:
                 continue
-            for device in device_indexes(devices):
-                lent = self._lent.get((node, device), 0)
-                before = account.shares[device][0] + lent
+            for device, milli in shares.items():
+                at = node << _DEVICE_BITS | device
+                others = lent.get(at, 0)
+                before = account.shares[device][0] + others
                 after = before + sign * milli
-                self._lent[node, device] = lent + sign * milli
+                lent[at] = others + sign * milli
                 pool.free += (after == WHOLE) - (before == WHOLE)
                 pool.partial_milli += after % WHOLE - before % WHOLE

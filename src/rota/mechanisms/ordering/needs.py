@@ -1,23 +1,28 @@
-"""What a task needs of a node, read once for all jobs of a lane, and whether an amount of everything suffices."""
+"""What a task needs of a node, read once for all jobs of a lane, and which nodes are large enough for it."""
 
 from __future__ import annotations
 
 from rota.core.model.job import WHOLE, Role
 from rota.core.model.labels import Terms, Toleration
 from rota.core.state.inventory import Inventory
-from rota.core.state.node_accounts import NodeAccount
+from rota.core.state.node_accounts import Pool
 
 
 class Need:
     """What a task of a role needs of a node, and which nodes are large enough for it."""
 
     __slots__ = (
+        "_counted",
         "_fitting",
+        "_needed_milli",
         "_nodes",
+        "_pools",
+        "_whole",
         "allowed",
         "cpu_milli",
         "device_milli",
         "disk_bps",
+        "is_fraction",
         "memory_bytes",
         "network_bps",
         "role",
@@ -25,6 +30,9 @@ class Need:
 
     def __init__(self, role: Role) -> None:
         self.role = role
+        self._whole = WHOLE  # compiled, a name of a module costs a search each time
+        self._needed_milli = role.count * role.device_milli
+        self.is_fraction = role.is_fraction
         self.device_milli = role.device_milli
         self.cpu_milli = role.cpu_milli
         self.memory_bytes = role.memory_bytes
@@ -33,6 +41,8 @@ class Need:
         self.allowed = 0
         """The nodes that a task may use, large enough or not, as a bit set."""
         self._nodes = 0
+        self._pools: list[Pool] = []
+        self._counted: dict[tuple[Terms, tuple[Toleration, ...]], int] | None = None
         self._fitting: dict[tuple[Terms, tuple[Toleration, ...]], int] | None = None
         """What the inventory kept when the nodes were looked at; it begins another when a node comes or goes."""
 
@@ -42,6 +52,22 @@ class Need:
             self._nodes = self._large_enough(inventory)
             self._fitting = inventory.fitting
         return self._nodes
+
+    def is_short(self, inventory: Inventory) -> bool:
+        """Whether no device type has as many devices free as all tasks need, wherever they are."""
+        if self._counted is not inventory.fitting:
+            self._pools = inventory.eligible(self.role)
+            self._counted = inventory.fitting
+        needed, whole = self._needed_milli, self._whole
+        if not needed:
+            return False
+        for pool in self._pools:
+            free = pool.free * whole
+            if self.is_fraction:
+                free += pool.partial_milli
+            if free >= needed:
+                return False
+        return True
 
     def _large_enough(self, inventory: Inventory) -> int:
         allowed = 0
@@ -60,39 +86,3 @@ class Need:
             ):
                 found ^= low
         return found
-
-    def is_met(
-        self,
-        account: NodeAccount,
-        cpu_milli: int,
-        memory_bytes: int,
-        network_bps: int,
-        disk_bps: int,
-        devices: int,
-        shares: dict[int, int] | None,
-    ) -> bool:
-        """Whether a task fits on a node where so much more than now is given back."""
-        need = self.device_milli
-        if need:
-            whole = (account.free_mask | devices).bit_count()
-            if need > whole * WHOLE and not self._has_shares(account, shares, whole):
-                return False
-        return (
-            (account.cpu_milli + cpu_milli >= self.cpu_milli or not self.cpu_milli)
-            and (account.memory_bytes + memory_bytes >= self.memory_bytes or not self.memory_bytes)
-            and (account.network_bps + network_bps >= self.network_bps or not self.network_bps)
-            and (account.disk_bps + disk_bps >= self.disk_bps or not self.disk_bps)
-        )
-
-    def _has_shares(self, account: NodeAccount, shares: dict[int, int] | None, whole: int) -> bool:
-        """Whether fractionally held devices suffice, with `whole` others; `shares` is given back of them, by device."""
-        need = self.device_milli
-        for device, left in account.shares.items():
-            milli = left[0]
-            if shares is not None:
-                milli += shares.get(device, 0)
-            if milli >= WHOLE:
-                whole += 1
-            elif milli >= need:
-                return True
-        return need <= whole * WHOLE

@@ -6,26 +6,26 @@ look at the nodes that they leave says first where an offer would be in vain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-
 from rota.core.engine.draft import Draft
+from rota.core.engine.preemption_guard import FREE_LOSSES, OPEN
 from rota.core.messages.reasons import Reason
+from rota.core.model.job import WHOLE
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.ordering.lanes import Entry, Holders
 from rota.mechanisms.ordering.needs import Need
-from rota.mechanisms.ordering.node_yields import NodeSum
+from rota.mechanisms.ordering.node_yields import Key, NodeSum
 
 
 class RoomCheck:
     """Whether the holders that were named so far would leave room for a task on one of their nodes."""
 
-    __slots__ = ("_holders", "_inventory", "_need", "_sums", "nodes")
+    __slots__ = ("_holders", "_inventory", "_need", "_sums", "_usable", "nodes")
 
     def __init__(self, need: Need, holders: Holders, inventory: Inventory) -> None:
         self._need = need
+        self._usable = need.nodes(inventory)
         self._holders = holders
         self._inventory = inventory
         self._sums: dict[int, NodeSum] = {}
@@ -39,7 +39,9 @@ class RoomCheck:
     def add(self, holder: LiveJob) -> bool:
         """Name another holder, which has not been released yet; return whether one of its nodes would have room."""
         found = False
-        for node, claim in self._holders.claims(holder).items():
+        for node, claim in self._holders.held(holder).claims.items():
+            if not self._usable >> node & 1:
+                continue
             left = self._sums.get(node)
             if left is None:
                 left = self._sums[node] = NodeSum()
@@ -48,6 +50,101 @@ class RoomCheck:
                 self.nodes |= 1 << node
                 found = True
         return found
+
+
+class Candidates:
+    """Holders further down the order than a job, the last first, that may be preempted for it."""
+
+    __slots__ = (
+        "_behind",
+        "_draft",
+        "_free_losses",
+        "_guarantees",
+        "_holders",
+        "_is_open",
+        "_live",
+        "_looks",
+        "_nodes",
+        "_types",
+        "_wanted",
+        "spared",
+    )
+
+    def __init__(self, draft: Draft, live: LiveJob, holders: Holders, key: Key) -> None:
+        self._draft = draft
+        self._live = live
+        self._holders = holders
+        self._behind = holders.behind(key, draft.now_s)
+        # Of several types, holders of others than the job can use would only get their devices back.
+        self._types = len(draft.inventory.pools) > 1
+        self._guarantees = draft.allocator.has_guarantees
+        self._wanted = 0
+        if not self._guarantees:
+            self._wanted = _pools_wanted(live, draft.inventory)
+        self._looks = self._types and not self._guarantees and not draft.inventory.locked
+        """Whether the nodes on which a holder has devices say whether the job can use some of them."""
+        self._nodes = 0
+        if self._looks:
+            for node, account in enumerate(draft.inventory.nodes):
+                if self._wanted >> account.pool & 1:
+                    self._nodes |= 1 << node
+        self._is_open = draft.guard is OPEN
+        self._free_losses = FREE_LOSSES
+        self.spared = False
+        """Whether a job was passed over because it is protected for now."""
+
+    def take(self) -> Entry | None:
+        """The next; None after the last."""
+        draft, live = self._draft, self._live
+        allocator = draft.allocator
+        while True:
+            entry = self._behind.take()
+            if entry is None:
+                return None
+            other = entry[1]
+            if self._guarantees and not allocator.may_displace(live, other, draft.now_s):
+                continue
+            if not (self._is_open and other.undone <= self._free_losses) and not draft.may_preempt(other):
+                self.spared = True
+            elif not self._types or not other.gpu_milli or self._is_useful(other):
+                return entry
+
+    def _is_useful(self, holder: LiveJob) -> bool:
+        """Whether a holder would free devices that the job can use."""
+        if self._looks:
+            held = self._holders.held(holder)
+            if held.placement is holder.placement:
+                return held.with_devices & self._nodes != 0
+        return self.freed_by(holder) > 0
+
+    def freed_by(self, holder: LiveJob) -> int:
+        """Thousandths of devices that a holder would free and the job can use."""
+        inventory = self._draft.inventory
+        if self._guarantees or holder.job.exclusive:
+            return self._draft.allocator.shortage.freed_by(holder, self._live, inventory)
+        devices = 0
+        for node, held, _, _, _, _, _ in holder.placement or ():
+            if self._wanted >> inventory.nodes[node].pool & 1:
+                devices += held.bit_count()
+        return devices * WHOLE
+
+
+def _pools_wanted(live: LiveJob, inventory: Inventory) -> int:
+    """The device types that a job's roles name, all if one of them takes any, as a bit set of the inventory's pools."""
+    every = (1 << len(inventory.pools)) - 1
+    if every == 1:
+        return every
+    wanted = 0
+    for role in live.job.roles:
+        if not role.device_milli:
+            continue
+        if not role.device_types:
+            return every
+        for kind in role.device_types:
+            at = inventory.pool_by_type.get(kind)
+            if at is not None:
+                wanted |= 1 << at
+    return wanted
 
 
 class VictimSearch:
@@ -61,13 +158,14 @@ class VictimSearch:
         "_nodes",
         "_released",
         "_room",
+        "_uncounted",
         "named",
         "placement",
         "victims",
     )
 
     def __init__(
-        self, draft: Draft, live: LiveJob, behind: Iterator[Entry], room: RoomCheck | None, *, may_name: bool
+        self, draft: Draft, live: LiveJob, behind: Candidates, room: RoomCheck | None, *, may_name: bool
     ) -> None:
         self._draft = draft
         self._live = live
@@ -80,6 +178,8 @@ class VictimSearch:
         """The nodes that had room first."""
         self._released = 0
         """How many of the victims have been released."""
+        self._uncounted: list[Entry] = []
+        """Those whose nodes were not looked at yet, since the job seemed to fit without them."""
         self.victims: list[Entry] = []
         """The jobs that have to leave."""
         self.named: list[Entry] = []
@@ -98,13 +198,12 @@ class VictimSearch:
 
     def _name(self, missing: int) -> bool:
         """Name as many victims as give back the devices that are missing; return whether there are as many."""
-        shortage, inventory = self._draft.allocator.shortage, self._draft.inventory
         while missing > 0:
-            victim = next(self._behind, None)
+            victim = self._behind.take()
             if victim is None:
                 return False
             self.victims.append(victim)
-            missing -= shortage.freed_by(victim[1], self._live, inventory)
+            missing -= self._behind.freed_by(victim[1])
         return True
 
     def _leave_room(self, entries: list[Entry]) -> bool:
@@ -127,7 +226,12 @@ class VictimSearch:
         doubles = not self._draft.allocator.has_guarantees
         step = 1
         while True:
-            taken = list(islice(self._behind, step))
+            taken: list[Entry] = []
+            while len(taken) < step:
+                victim = self._behind.take()
+                if victim is None:
+                    break
+                taken.append(victim)
             if not taken:
                 return False
             too_few = self._certainly_too_few(taken)
@@ -141,11 +245,13 @@ class VictimSearch:
         """How many further victims leave no room: the job can fit only after one of its nodes got room for it."""
         room = self._room
         if room is not None:
+            for entry in self._uncounted:
+                room.add(entry[1])
+            self._uncounted = []
             for count, entry in enumerate(taken):
                 if room.add(entry[1]):
                     self._nodes = room.nodes
-                    for more in taken[count + 1 :]:
-                        room.add(more[1])
+                    self._uncounted = taken[count + 1 :]
                     return count
             return len(taken)
         return 0

@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Sequence
 
 from rota.core.engine.protocols import Offer, Placer
-from rota.core.errors import RotaError
+from rota.core.errors import InvariantBroken, RotaError
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.cells import CellPlan, CellTypeName
 from rota.core.model.cluster import Cluster, Node
@@ -114,6 +114,15 @@ class CellAllocator:
         placement = self._placement(live.job, found)
         self._pending[live] = (placement, found)
         return placement
+
+    def place(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | None:
+        """What is offered, without a reason if nothing is."""
+        answer = self.offer(live, inventory, now_s)
+        return None if isinstance(answer, Reason) else answer
+
+    def reason(self, live: LiveJob, inventory: Inventory, now_s: float) -> Reason:
+        """Not asked, since no refusal is kept."""
+        raise InvariantBroken(f"job {live.job.id}: its refusal was kept")
 
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
         """Devices of the tenant's own cells that are held without a guarantee or at a lower priority."""

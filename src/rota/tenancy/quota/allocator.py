@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from rota.core.engine.protocols import Offer, Placer
+from rota.core.errors import InvariantBroken
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import OPPORTUNISTIC, DeviceType, Job, TenantId
@@ -96,6 +97,15 @@ class QuotaAllocator:
             return limit_reason(ledger, live.job)
         used = used_reason(ledger, live) if reason.code is ReasonCode.DEVICES_BUSY else None
         return lent_reason(ledger, live, now_s) or used or reason
+
+    def place(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | None:
+        """What is offered, without a reason if nothing is."""
+        answer = self.offer(live, inventory, now_s)
+        return None if isinstance(answer, Reason) else answer
+
+    def reason(self, live: LiveJob, inventory: Inventory, now_s: float) -> Reason:
+        """Not asked, since no refusal is kept."""
+        raise InvariantBroken(f"job {live.job.id}: its refusal was kept")
 
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
         """Devices that belong to the tenant, or to a tenant above it, and were lent."""
