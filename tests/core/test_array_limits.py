@@ -12,7 +12,7 @@ from builders import World, job, on, start
 from rota.core.codec import snapshot
 from rota.core.engine.invariants import check
 from rota.core.errors import InvariantBroken, RotaError
-from rota.core.messages.events import Interrupted, JobEnded, End
+from rota.core.messages.events import End, Interrupted, JobEnded
 from rota.core.messages.reasons import ReasonCode
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId

@@ -136,11 +136,11 @@ class LevelPolicy:
             self._compare_users(draft.now_s)
         if self._spared_until_s <= draft.now_s:
             self._active.note(Changes(freed=True), draft.now_s)
-        self._spared_until_s = math.inf
+            self._spared_until_s = math.inf
         if self._spares and draft.guard.is_open:
             draft.guard = self._guard
         self._active.plan(draft)
-        self._spared_until_s = draft.guard_wakeup_s
+        self._spared_until_s = min(self._spared_until_s, draft.guard_wakeup_s)
 
     def _compare_users(self, now_s: float) -> None:
         """Rank jobs again after their users moved ahead or fell back."""
