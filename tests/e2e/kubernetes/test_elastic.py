@@ -98,15 +98,14 @@ def test_spare_pods_say_so_and_go_when_the_job_has_succeeded(
 ) -> None:
     kubelets(managed, nodes=1, gpus=2, beats=True)
     replica = launch(managed, {"policy": "fifo"})
-    value = job("short", 3, 1, notes={"rota.dev/min-tasks": "1", "rota.dev/tasks": "2", "hollow/run-s": "3"})
+    value = job("short", 3, 1, notes={"rota.dev/min-tasks": "1", "rota.dev/tasks": "2", "hollow/run-s": "8"})
     del value["spec"]["completions"]
     managed.admin.make(value)
-    eventually(lambda: len(holders(seen, "short")) == 2)
-    spare = next(name for name, each in seen.pods().items() if not each["spec"].get("nodeName"))
+    eventually(lambda: len(holders(seen, "short")) == 2 and len(seen.pods()) == 3)
+    (spare,) = (name for name, each in seen.pods().items() if not each["spec"].get("nodeName"))
 
     seen.gets_reason(spare, "spare: its job runs with 2 tasks now")
     eventually(lambda: spare not in seen.pods())
     path = "/apis/batch/v1/namespaces/default/jobs/short"
     eventually(lambda: "Complete" in [each["type"] for each in managed.admin.get(path)["status"].get("conditions", ())])
-    ended = [(each["name"], each["state"]) for each in Client(replica.url).jobs(all=True)]
-    assert ended == [("short", "succeeded")]
+    eventually(lambda: [each["state"] for each in Client(replica.url).jobs(all=True)] == ["succeeded"])
