@@ -202,6 +202,17 @@ class Manager:
         assert found is not None
         return found
 
+    def sweep_end(self, sweep_id: str, within_s: float = 90.0) -> Json:
+        """The sweep, once it has ended."""
+
+        def found() -> Json | None:
+            got: Json = self.client.sweep(sweep_id)
+            return got if got["state"] != "running" else None
+
+        got = eventually(found, within_s=within_s)
+        assert got is not None
+        return got
+
     def said(self, job_id: str, task: int = 0) -> str:
         """What a task said."""
         return b"".join(self.client.logs(job_id, task=task)).decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import forked
 from managers import Manager, eventually
 from rota.sdk.client import Client, Refused
 
@@ -54,18 +52,6 @@ def sweep(manager: Manager, *, steps: int = 16, sleep_s: float = 0.02, **fields:
     return {**values, **fields}
 
 
-def ended(manager: Manager, sweep_id: str, within_s: float = 90.0) -> Json:
-    """The sweep, once it has ended."""
-
-    def found() -> Json | None:
-        got = manager.client.sweep(sweep_id)
-        return got if got["state"] != "running" else None
-
-    got = eventually(found, within_s=within_s)
-    assert got is not None
-    return got
-
-
 def steps_done(values: Json) -> Counter[str]:
     """How often each step of each trial was done."""
     return Counter((Path(values["job"]["run"][2]) / "steps").read_text().splitlines())
@@ -84,7 +70,7 @@ def test_trials_pause_and_resume_until_the_best_has_run_to_its_end(shared: Manag
     values = sweep(shared, name="paused")
 
     started = shared.client.start_sweep(values)
-    found = ended(shared, started["id"])
+    found = shared.sweep_end(started["id"])
 
     best = min(found["runs"], key=lambda run: run["params"]["x"])
     assert (found["state"], found["why"], found["begun"]) == ("finished", "all trials are done", 12)
@@ -108,7 +94,7 @@ def test_kills_lose_no_trial_and_begin_none_twice(manager: Manager) -> None:
         eventually(lambda least=begun: manager.client.sweep(sweep_id)["begun"] >= least)  # type: ignore[misc]
         manager.kill()
         manager.start()
-    found = ended(manager, sweep_id)
+    found = manager.sweep_end(sweep_id)
 
     names = jobs_of(manager)
     assert sorted(names) == sorted(f"search-{number}" for number in range(12))
@@ -131,7 +117,7 @@ def test_trials_save_and_leave_at_their_rung_while_no_manager_runs(manager: Mana
     last = {trial: int(step) for trial, step in (line.split() for line in log.read_text().splitlines())}
     assert set(last.values()) <= {39, 159}, "each has left right at a rung"
     manager.start()
-    found = ended(manager, sweep_id)
+    found = manager.sweep_end(sweep_id)
     assert set(steps_done(values).values()) == {1}
     assert Counter(run["state"] for run in found["runs"])["failed"] == 0
     assert min(found["runs"], key=lambda run: run["params"]["x"])["state"] == "completed"
@@ -162,7 +148,7 @@ def test_trials_that_only_print_leave_too(manager: Manager, tmp_path: Path) -> N
     manager.kill()
     eventually(lambda: not manager.task_processes())
     manager.start()
-    found = ended(manager, sweep_id)
+    found = manager.sweep_end(sweep_id)
 
     best = min(found["runs"], key=lambda run: run["params"]["x"])
     assert (best["state"], best["step"]) == ("completed", 400)
@@ -200,80 +186,11 @@ def test_metric_of_output_lines_with_another_rule(shared: Manager) -> None:
         "job": {"run": lines},
     }
 
-    found = ended(shared, shared.client.start_sweep(values)["id"])
+    found = shared.sweep_end(shared.client.start_sweep(values)["id"])
 
     assert found["best"]["value"] == 0.9
     assert [[step for step, _ in run["curve"]] for run in found["runs"]] == [[1, 2, 3]] * 3
     assert [run["state"] for run in found["runs"]] == ["completed"] * 3
-
-
-def test_sweep_whose_trials_all_fail_says_so_and_why(shared: Manager, tmp_path: Path) -> None:
-    script, file = tmp_path / "train.py", tmp_path / "wrong.yaml"
-    script.write_text("import no_such_module\n")
-    job: Json = {"run": [sys.executable, str(script)], "resources": {"gpus": 1}}
-    file.write_text(json.dumps({"parameters": {"x": [1, 2, 3]}, "sampler": "grid", "job": job}))
-
-    waited = _sent(shared, tmp_path, "sweep", "wrong.yaml", "--wait")
-
-    sweep_id = waited.stdout.strip()
-    assert waited.returncode == 100, waited.stderr
-    assert f"sweep {sweep_id} failed: all 3 trials failed" in waited.stderr
-    assert "trial 0: import error (permanent); see `rota logs " in waited.stderr
-    found = shared.client.sweep(sweep_id)
-    assert (found["state"], {run["state"] for run in found["runs"]}) == ("failed", {"failed"})
-    assert {run["why"] for run in found["runs"]} == {"import error (permanent)"}
-
-
-def test_sweep_whose_trials_report_nothing_has_failed(shared: Manager, tmp_path: Path) -> None:
-    file = tmp_path / "silent.yaml"
-    job: Json = {"run": "echo hello", "resources": {"gpus": 1}}
-    file.write_text(json.dumps({"parameters": {"x": [1, 2]}, "sampler": "grid", "job": job}))
-
-    waited = _sent(shared, tmp_path, "sweep", "silent.yaml", "--wait")
-
-    assert waited.returncode == 100, waited.stderr
-    assert "failed: all trials are done, and none has reported loss" in waited.stderr
-
-
-def test_files_of_the_other_kind_are_told_apart(shared: Manager, tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("run: echo hi\n")
-    (tmp_path / "sweep.yaml").write_text(json.dumps({"parameters": {"x": [1]}, "job": {"run": "true"}, "trials": 1}))
-
-    wrong = [_sent(shared, tmp_path, *words) for words in (("sweep", "job.yaml"), ("submit", "sweep.yaml"))]
-
-    assert [done.returncode for done in wrong] == [2, 2]
-    assert "job.yaml is a job file; submit it with `rota submit job.yaml`" in wrong[0].stderr
-    assert "sweep.yaml is a sweep file; start it with `rota sweep sweep.yaml`" in wrong[1].stderr
-
-
-def test_sweep_that_can_not_start_says_so(shared: Manager, tmp_path: Path) -> None:
-    job: Json = {"run": "true", "resources": {"gpus": 99}}
-    (tmp_path / "large.yaml").write_text(json.dumps({"parameters": {"x": [1]}, "sampler": "grid", "job": job}))
-
-    done = _sent(shared, tmp_path, "sweep", "large.yaml")
-
-    assert done.returncode == 0
-    assert "can't start here: needs 99 devices" in done.stderr
-    shared.client.stop_sweep(done.stdout.strip())
-
-
-def test_follower_of_a_sweep_outlives_the_manager(manager: Manager, tmp_path: Path) -> None:
-    file, said = tmp_path / "search.yaml", tmp_path / "said"
-    wait = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo loss 0.5"
-    job: Json = {"run": wait, "resources": {"gpus": 1}}
-    lines = {"log": "loss {value}"}
-    file.write_text(json.dumps({"parameters": {"x": [1, 2]}, "sampler": "grid", "objective": lines, "job": job}))
-    with said.open("wb") as end:
-        follower = forked.popen(["sweep", str(file), "--wait"], env=manager.env, stdout=end, stderr=end)
-    eventually(lambda: "2 active" in said.read_text())
-
-    manager.kill()
-    eventually(lambda: "it is waited for" in said.read_text())
-    manager.start()
-    (tmp_path / "go").touch()
-
-    assert follower.wait(timeout=120) == 0, said.read_text()
-    assert "finished: all trials are done" in said.read_text()
 
 
 def test_stop_cancels_what_is_left(shared: Manager) -> None:
@@ -282,7 +199,7 @@ def test_stop_cancels_what_is_left(shared: Manager) -> None:
     said = shared.rota("sweep", "stop", started["id"])
 
     assert said.returncode == 0, said.stderr
-    found = ended(shared, started["id"])
+    found = shared.sweep_end(started["id"])
     assert (found["state"], found["why"]) == ("stopped", "stopped by local")
     eventually(lambda: all(shared.state(run["job"]) == "cancelled" for run in found["runs"]))
     with pytest.raises(Refused, match="has ended already"):
@@ -292,49 +209,6 @@ def test_stop_cancels_what_is_left(shared: Manager) -> None:
     assert "endless" in listed.stdout
     shown = shared.rota("sweep", "show", started["id"])
     assert "cancelled" in shown.stdout
-
-
-def _sent(manager: Manager, folder: Path, *words: str) -> forked.Completed:
-    path = f"{Path(sys.executable).parent}:{manager.env['PATH']}"
-    return forked.run(words, env={**manager.env, "PATH": path}, cwd=folder)
-
-
-def test_options_of_a_submission_hold_for_a_sweep_of_a_template(shared: Manager, tmp_path: Path) -> None:
-    before = [each["id"] for each in shared.client.sweeps(all=True)]
-    ask = ("submit", "--template", "sweep", "-p", "trials=3", "-p", "parallel=2")
-
-    tried = _sent(shared, tmp_path, *ask, "--dry-run")
-    refused = [_sent(shared, tmp_path, *ask, *option) for option in (("--held",), ("--array", "0-3"))]
-
-    assert "3 trials, at most 2 at once; the first:" in tried.stdout
-    assert "expected start" in tried.stdout
-    assert [done.returncode for done in refused] == [2, 2]
-    assert [each["id"] for each in shared.client.sweeps(all=True)] == before, "nothing was started"
-
-    (tmp_path / "train.py").write_text("import rota.sdk; rota.sdk.report(loss=1.0, step=1)\n")
-    named = ("--name", "tuned", "--tenant", "vision", "--priority", "-1", "--snapshot", "--env", "A=b")
-    sweep_id = _sent(shared, tmp_path, *ask, *named).stdout.strip()
-    (tmp_path / "train.py").write_text("raise SystemExit(1)\n")
-    found = ended(shared, sweep_id)
-
-    assert (found["name"], found["tenant"], found["states"]["failed"]) == ("tuned", "vision", 0), found["runs"]
-    job = shared.client.job(found["runs"][-1]["job"])
-    assert (job["priority"], job["tenant"], job["spec"]["env"]["A"]) == (-1, "vision", "b")
-    assert job["spec"]["snapshot"]["files"] == 1
-
-
-def test_sweep_runs_the_code_of_its_start(shared: Manager, tmp_path: Path) -> None:
-    script, file = tmp_path / "train.py", tmp_path / "search.yaml"
-    script.write_text("import rota.sdk, time; time.sleep(0.3); rota.sdk.report(loss=1.0, step=1)\n")
-    job: Json = {"run": [sys.executable, "train.py"], "resources": {"gpus": 1}}
-    file.write_text(json.dumps({"parameters": {"x": [1, 2, 3]}, "sampler": "grid", "parallel": 1, "job": job}))
-
-    tried = _sent(shared, tmp_path, "sweep", "search.yaml", "--dry-run")
-    sweep_id = _sent(shared, tmp_path, "sweep", "search.yaml", "--snapshot").stdout.strip()
-    script.unlink()
-
-    assert tried.stdout.startswith("3 trials, at most 1 at once")
-    assert ended(shared, sweep_id)["states"]["completed"] == 3
 
 
 def test_refused_sweep_leaves_nothing(shared: Manager) -> None:
@@ -384,7 +258,7 @@ def test_promoted_trials_grow_onto_the_devices_of_those_that_ended(elastic: Mana
     }
     rule = {"rule": "asha", "min_steps": 4, "max_steps": 32, "factor": 4}
 
-    found = ended(elastic, elastic.client.start_sweep(sweep(elastic, trials=8, early_stop=rule, job=job))["id"])
+    found = elastic.sweep_end(elastic.client.start_sweep(sweep(elastic, trials=8, early_stop=rule, job=job))["id"])
 
     best = min(found["runs"], key=lambda run: run["params"]["x"])
     assert best["state"] == "completed"

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,19 @@ async def goes_to_rung(bench: Bench, folder: Path) -> None:
     await until((bench.folder() / "stop.json").exists)
 
 
+async def next_manager_hears(
+    bench: Bench, order: LaunchOrder, *last: type[Event], meanwhile: Callable[[], None] = lambda: None
+) -> list[type[Event]]:
+    """What the driver of another manager reports of a job until one of the last events."""
+    again = Bench(bench.home)
+    again.driver.find(order)
+    meanwhile()
+    await until(lambda: any(again.events(each) for each in last))
+    heard = kinds(again)
+    again.close()
+    return heard
+
+
 @pytest.mark.parametrize(
     ("run", "env"),
     [(TELLS, {}), (PRINTS, {"ROTA_RUNG_PATTERN": "epoch {step}: loss {value}"})],
@@ -67,11 +81,9 @@ def test_trial_without_a_manager_saves_and_leaves(run: str, env: dict[str, str],
 
         assert (tmp_path / "saved").exists()
         assert stop_causes(bench.home, order.job.id, 1) == {"rung"}
-        again = Bench(bench.home)
-        again.driver.find(order)
-        await until(lambda: again.events(Stopped))
-        assert kinds(again) == [JobRequeued, Stopped], "the engine has not ordered it"
-        again.close()
+        assert await next_manager_hears(bench, order, Stopped) == [JobRequeued, Stopped], (
+            "the engine has not ordered it"
+        )
 
     with_driver(tmp_path, course)
 
@@ -86,13 +98,10 @@ def test_manager_that_comes_back_while_it_saves_hears_the_same(tmp_path: Path) -
         bench.close()
         await goes_to_rung(bench, tmp_path)
 
-        again = Bench(bench.home)
-        again.driver.find(order)
-        (tmp_path / "end").touch()
-        await until(lambda: again.events(Stopped))
-
-        assert kinds(again) == [JobRequeued, Stopped]
-        again.close()
+        assert await next_manager_hears(bench, order, Stopped, meanwhile=(tmp_path / "end").touch) == [
+            JobRequeued,
+            Stopped,
+        ]
 
     with_driver(tmp_path, course)
 
@@ -228,11 +237,7 @@ def test_whole_gang_leaves(tmp_path: Path) -> None:
         await goes_to_rung(bench, tmp_path)
         await until(lambda: all(bench.state(rank).get("phase") == "ended" for rank in range(2)))
 
-        again = Bench(bench.home)
-        again.driver.find(order)
-        await until(lambda: again.events(Stopped))
-        assert kinds(again) == [JobRequeued, Stopped]
-        again.close()
+        assert await next_manager_hears(bench, order, Stopped) == [JobRequeued, Stopped]
 
     with_driver(tmp_path, course)
 
@@ -248,11 +253,7 @@ def test_trial_that_ended_well_though_it_was_told_to_stop_has_ended(tmp_path: Pa
         await goes_to_rung(bench, tmp_path)
         await until(lambda: bench.state().get("phase") == "ended")
 
-        again = Bench(bench.home)
-        again.driver.find(order)
-        await until(lambda: again.events(JobEnded))
-        assert kinds(again) == [JobEnded]
-        again.close()
+        assert await next_manager_hears(bench, order, JobEnded) == [JobEnded]
 
     with_driver(tmp_path, course)
 
@@ -270,10 +271,6 @@ def test_stop_of_a_supervisor_that_died_before_its_trial_is_still_one(tmp_path: 
         assert claim is not None
         os.kill(claim["supervisor"], signal.SIGKILL)
 
-        again = Bench(bench.home)
-        again.driver.find(order)
-        await until(lambda: again.events(Stopped) or again.events(Interrupted) or again.events(JobEnded))
-        assert kinds(again) == [JobRequeued, Stopped]
-        again.close()
+        assert await next_manager_hears(bench, order, Stopped, Interrupted, JobEnded) == [JobRequeued, Stopped]
 
     with_driver(tmp_path, course)
