@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from builders import cluster, job, node
+from loops import running
 from rota.core.codec.values import decode_job
 from rota.core.engine.draft import Draft
 from rota.core.engine.driver import ExitDetail
@@ -24,7 +25,6 @@ from rota.core.messages.reasons import ReasonCode
 from rota.core.model.job import JobId, JobState, NodeId
 from rota.core.model.placement import Placement
 from rota.core.state.state import State
-from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.live.estimates.oom_retry import MOST_RAISES
 from rota.live.intake.submission_limits import MOST_EVENTS, portions
@@ -98,16 +98,9 @@ def with_loop(
         engine = Engine(State(cluster(node("n1", 1))), policy, alloc, journal=recorder)
         control = Control(engine, recorder, records, {}, 0, plans_slowly=slow)
         driver = Notes()
-        driver.control = control
-        running = asyncio.create_task(control.run(LocalDriver(driver, control.state, control.kept)))
-        try:
-            async with asyncio.timeout(20):
+        with contextlib.closing(records):
+            async with running(control, driver, within_s=20.0):
                 await course(control, driver)
-        finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
-            records.close()
 
     asyncio.run(main())
 

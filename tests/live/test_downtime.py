@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from live.test_control import Notes
 from live.test_job_ids import NoForecasts
 from local_drivers import until
+from loops import running
 from rota.core.engine.driver import ExitDetail
 from rota.core.messages.events import Started
 from rota.core.model.cluster import Cluster
@@ -49,17 +49,12 @@ class Starts(Notes):
 async def run_a_job(records: Records) -> tuple[JobId, float]:
     """Let a manager start a job on both devices and end; return when the job began to run."""
     control = boot(records, SCHEDULING, LocalDriver.contract)
-    notes = Starts()
-    notes.control = control
-    running = asyncio.create_task(control.run(LocalDriver(notes, control.state, control.kept)))
-    requests = Requests(control, records, lambda file: None, NoForecasts())
-    (job_id,) = await requests.submit([{"run": "true", "resources": {"gpus": 2}}], Asker(name="ann"))
-    live = control.state.jobs[job_id]
-    await until(lambda: live.state is JobState.RUNNING and not control.storage.is_behind)
-    await until(lambda: records.live_jobs()[0].state == "running")
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    async with running(control, Starts()):
+        requests = Requests(control, records, lambda file: None, NoForecasts())
+        (job_id,) = await requests.submit([{"run": "true", "resources": {"gpus": 2}}], Asker(name="ann"))
+        live = control.state.jobs[job_id]
+        await until(lambda: live.state is JobState.RUNNING and not control.storage.is_behind)
+        await until(lambda: records.live_jobs()[0].state == "running")
     assert live.run_since_s is not None
     return job_id, live.run_since_s
 

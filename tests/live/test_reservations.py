@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from builders import cluster, job, node
 from live.test_control import Notes
+from loops import running
 from rota.core.engine.driver import ExitDetail
 from rota.core.engine.engine import Engine
 from rota.core.errors import RotaError
@@ -24,7 +25,6 @@ from rota.core.messages.events import End, JobArrived, JobEnded, JobRequeued, Jo
 from rota.core.model.job import Checkpoint, DeviceType, Job, JobId, JobState, TenantId
 from rota.core.model.labels import RESERVED, RESERVED_LATER, TOLERATES_SUSPECTS, Taint
 from rota.core.state.state import State
-from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.live.intake.audit_entry import Asker
 from rota.live.loop.control import Control
@@ -225,15 +225,9 @@ def with_hall(
         control = Control(Engine(State(nodes), built, alloc, journal=recorder), recorder, records, {}, 0)
         hall = Hall(control, records, monkeypatch)
         driver = Starts(hall)
-        running = asyncio.create_task(control.run(LocalDriver(driver, control.state, control.kept)))
-        try:
-            async with asyncio.timeout(30):
+        with contextlib.closing(records):
+            async with running(control, driver):
                 await course(hall)
-        finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
-            records.close()
 
     asyncio.run(main())
 

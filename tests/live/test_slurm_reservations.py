@@ -10,11 +10,11 @@ from pathlib import Path
 
 from drivers.slurm.slurm_values import job_value, jobs, node_value
 from live.test_control import Notes
+from loops import running
 from rota.core.engine.engine import Engine
 from rota.core.messages.events import JobArrived, JobUpdated
 from rota.core.model.job import Job, JobId
 from rota.core.state.state import State
-from rota.drivers.local.driver import LocalDriver
 from rota.drivers.slurm.printed.records import read_jobs, read_nodes
 from rota.drivers.slurm.printed.reservations import SlurmReservation
 from rota.drivers.slurm.translate import cluster_of, job_of
@@ -63,16 +63,9 @@ def with_reservations(tmp_path: Path, course: Course) -> None:
         keeper = SlurmReservations(control, records)
         keeper.take_up()
         driver = Notes()
-        driver.control = control
-        running = asyncio.create_task(control.run(LocalDriver(driver, control.state, control.kept)))
-        try:
-            async with asyncio.timeout(30):
+        with contextlib.closing(records):
+            async with running(control, driver):
                 await course(control, keeper)
-        finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
-            records.close()
 
     asyncio.run(main())
 

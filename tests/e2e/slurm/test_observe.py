@@ -250,7 +250,7 @@ def test_replay_of_the_accounting_starts_jobs_in_slurms_order(accounting_slurm: 
 
 @pytest.mark.long
 def test_twin_shows_slurmrestd_a_token_that_is_renewed(launch: Launch, tmp_path: Path) -> None:
-    """The first token ends after seconds; whoever renews the file keeps the twin reading."""
+    """The first token ends after seconds; the twin goes on reading, as the file is renewed."""
     try:
         bed = SlurmBed(Shape(tokens=True), accounting=True).start()
     except NoSlurm as error:
